@@ -1,0 +1,79 @@
+//! The host side of `wit/`: one file per interface.
+//!
+//! A function reaches exactly what is here and in WASI's clocks, randomness and standard streams, and of those only what
+//! it imports. `tensor`, `kernels`, `params` and `data` will each be one more file and one more line in [`linker`].
+
+use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime::{Engine, Result};
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use crate::sandbox::{MAX_HANDLES, Meter};
+
+mod job;
+mod wasi;
+
+pub use job::{Facts, JobState};
+
+/// Types and traits generated from `wit/`.
+pub mod bindings {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "task",
+        imports: { default: trappable },
+        exports: { default: async },
+    });
+}
+
+pub use bindings::weft::train::types::{Error, Request, Response};
+pub use bindings::{Task, TaskPre};
+
+/// What the host keeps for one instance.
+pub struct HostState {
+    pub meter: Meter,
+    pub job: JobState,
+    handles: ResourceTable,
+    /// Made when a guest first asks for it; most never do.
+    wasi: Option<Box<WasiCtx>>,
+}
+
+impl HostState {
+    pub fn new(meter: Meter, job: JobState) -> Self {
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(MAX_HANDLES);
+        Self { meter, job, handles, wasi: None }
+    }
+}
+
+impl WasiView for HostState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        let ctx = self.wasi.get_or_insert_with(|| Box::new(wasi::context(&self.job)));
+        WasiCtxView { ctx, table: &mut self.handles }
+    }
+}
+
+/// Everything that a function can import.
+pub fn linker(engine: &Engine) -> Result<Linker<HostState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    Task::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    Ok(linker)
+}
+
+impl bindings::weft::train::types::Host for HostState {}
+
+impl Error {
+    /// The case's name and its text.
+    pub fn parts(self) -> (&'static str, String) {
+        match self {
+            Self::BadInput(text) => ("bad-input", text),
+            Self::BadShape(text) => ("bad-shape", text),
+            Self::Quota(text) => ("quota", text),
+            Self::OutOfDeviceMemory(text) => ("out-of-device-memory", text),
+            Self::Cancelled => ("cancelled", "the invocation was cancelled".to_owned()),
+            Self::DeviceLost(text) => ("device-lost", text),
+            Self::NotFound(text) => ("not-found", text),
+            Self::Conflict(text) => ("conflict", text),
+            Self::Other(text) => ("other", text),
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The metadata store: small records, kept in one transactional file (redb).
+//!
+//! A [`Record`] belongs to a table and knows its key; its value is JSON, so that a field can be added without a
+//! migration. Changes are collected in a [`Batch`] and become visible together, on disk, or not at all. Nothing reads
+//! from here while serving: each part loads its records at start and writes before it changes what it holds in memory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// A kind of record.
+pub trait Record: Serialize + DeserializeOwned {
+    const TABLE: &'static str;
+
+    fn key(&self) -> String;
+}
+
+/// The metadata could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    #[error("metadata store: {0}")]
+    Store(#[from] redb::Error),
+    #[error("metadata store: record `{key}` of table `{table}` cannot be read: {reason}")]
+    Corrupt { table: String, key: String, reason: serde_json::Error },
+    #[error("metadata store: a record cannot be written: {0}")]
+    Encode(#[from] serde_json::Error),
+    #[error("metadata store: the writer was interrupted")]
+    Interrupted,
+}
+
+/// One record as it is stored, and as a backup carries it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Entry {
+    pub table: String,
+    pub key: String,
+    /// `None` deletes.
+    pub value: Option<serde_json::Value>,
+}
+
+/// Changes that belong together.
+#[derive(Default)]
+pub struct Batch {
+    entries: Vec<Entry>,
+}
+
+impl Batch {
+    pub fn put<R: Record>(mut self, record: &R) -> Result<Self, MetaError> {
+        let value = Some(serde_json::to_value(record)?);
+        self.entries.push(Entry { table: R::TABLE.to_owned(), key: record.key(), value });
+        Ok(self)
+    }
+
+    pub fn delete<R: Record>(mut self, key: String) -> Self {
+        self.entries.push(Entry { table: R::TABLE.to_owned(), key, value: None });
+        self
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl From<Vec<Entry>> for Batch {
+    fn from(entries: Vec<Entry>) -> Self {
+        Self { entries }
+    }
+}
+
+fn definition(table: &str) -> TableDefinition<'_, &'static str, &'static [u8]> {
+    TableDefinition::new(table)
+}
+
+pub struct Metadata {
+    database: Database,
+}
+
+impl Metadata {
+    pub fn open(path: &Path) -> Result<Arc<Self>, MetaError> {
+        let database = Database::create(path).map_err(redb::Error::from)?;
+        Ok(Arc::new(Self { database }))
+    }
+
+    /// Every record of one kind, in the order of their keys.
+    pub fn all<R: Record>(&self) -> Result<Vec<R>, MetaError> {
+        let decode = |entry: Entry| {
+            let Entry { table, key, value } = entry;
+            serde_json::from_value(value.unwrap_or_default())
+                .map_err(|reason| MetaError::Corrupt { table, key, reason })
+        };
+        self.read(|name| name == R::TABLE)?.into_iter().map(decode).collect()
+    }
+
+    /// Every record of every kind, as of one moment.
+    pub fn snapshot(&self) -> Result<Vec<Entry>, MetaError> {
+        self.read(|_| true)
+    }
+
+    fn read(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, MetaError> {
+        let transaction = self.database.begin_read().map_err(redb::Error::from)?;
+        let mut entries = Vec::new();
+        for handle in transaction.list_tables().map_err(redb::Error::from)? {
+            if !wanted(handle.name()) {
+                continue;
+            }
+            let table = transaction.open_table(definition(handle.name())).map_err(redb::Error::from)?;
+            for row in table.iter().map_err(redb::Error::from)? {
+                let (key, value) = row.map_err(redb::Error::from)?;
+                let (table, key) = (handle.name().to_owned(), key.value().to_owned());
+                match serde_json::from_slice(value.value()) {
+                    Ok(value) => entries.push(Entry { table, key, value: Some(value) }),
+                    Err(reason) => return Err(MetaError::Corrupt { table, key, reason }),
+                }
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Writes a batch and waits until it is on disk.
+    pub async fn commit(self: &Arc<Self>, batch: Batch) -> Result<(), MetaError> {
+        let metadata = self.clone();
+        let write = tokio::task::spawn_blocking(move || metadata.commit_blocking(batch));
+        write.await.unwrap_or(Err(MetaError::Interrupted))
+    }
+
+    /// [`Metadata::commit`] for callers that are not asynchronous.
+    pub fn commit_blocking(&self, batch: Batch) -> Result<(), MetaError> {
+        if batch.is_empty() {
+            return Ok(());
+        }
+        let transaction = self.database.begin_write().map_err(redb::Error::from)?;
+        for entry in &batch.entries {
+            let mut table = transaction.open_table(definition(&entry.table)).map_err(redb::Error::from)?;
+            match &entry.value {
+                Some(value) => {
+                    let bytes = serde_json::to_vec(value)?;
+                    table.insert(entry.key.as_str(), bytes.as_slice()).map_err(redb::Error::from)?;
+                }
+                None => {
+                    table.remove(entry.key.as_str()).map_err(redb::Error::from)?;
+                }
+            }
+        }
+        transaction.commit().map_err(redb::Error::from)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, PartialEq, Serialize, Deserialize)]
+    struct Colour {
+        name: String,
+        hue: u32,
+    }
+
+    impl Record for Colour {
+        const TABLE: &'static str = "colours";
+
+        fn key(&self) -> String {
+            self.name.clone()
+        }
+    }
+
+    fn colour(name: &str, hue: u32) -> Colour {
+        Colour { name: name.to_owned(), hue }
+    }
+
+    #[test]
+    fn records_survive_a_reopen_and_deletes_hold() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta.redb");
+        let batch = Batch::default().put(&colour("red", 0)).unwrap().put(&colour("blue", 240)).unwrap();
+        let metadata = Metadata::open(&path).unwrap();
+        metadata.commit_blocking(batch).unwrap();
+        metadata.commit_blocking(Batch::default().delete::<Colour>("red".to_owned())).unwrap();
+        drop(metadata);
+        assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("blue", 240)]);
+    }
+
+    #[test]
+    fn an_unreadable_record_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+        let entry = Entry { table: "colours".into(), key: "odd".into(), value: Some(serde_json::json!(7)) };
+        metadata.commit_blocking(vec![entry].into()).unwrap();
+        let error = metadata.all::<Colour>().unwrap_err().to_string();
+        assert!(error.contains("`odd`") && error.contains("`colours`"), "{error}");
+    }
+}

@@ -1,0 +1,87 @@
+//! Names that people choose: of tenants and of functions.
+//!
+//! A name is a DNS label, so that it can stand in a URL, a file name and a host name without escaping.
+
+use std::borrow::Borrow;
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// How long a name may be.
+pub const MAX_NAME: usize = 63;
+
+/// A checked name: lower-case letters, digits and inner hyphens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Name(Box<str>);
+
+/// A name that is not a DNS label.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`{0}` is not a name: use 1 to {MAX_NAME} lower-case letters, digits and inner hyphens")]
+pub struct BadName(String);
+
+impl Name {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for Name {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<Self, BadName> {
+        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let fits = !text.is_empty()
+            && text.len() <= MAX_NAME
+            && text.bytes().all(allowed)
+            && !text.starts_with('-')
+            && !text.ends_with('-');
+        if fits { Ok(Self(text.into())) } else { Err(BadName(text.chars().take(80).collect())) }
+    }
+}
+
+impl TryFrom<String> for Name {
+    type Error = BadName;
+
+    fn try_from(text: String) -> Result<Self, BadName> {
+        text.parse()
+    }
+}
+
+impl From<Name> for String {
+    fn from(name: Name) -> Self {
+        name.0.into()
+    }
+}
+
+impl Borrow<str> for Name {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dns_labels_are_names() {
+        for good in ["a", "echo", "column-stats", "3d", &"x".repeat(MAX_NAME)] {
+            assert!(good.parse::<Name>().is_ok(), "{good}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        for bad in ["", "-a", "a-", "Echo", "a_b", "a/b", "..", "é", "a b", &"x".repeat(MAX_NAME + 1)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Compiled components: files named by the digest of what they were compiled from, for one engine.
+//!
+//! An artifact is native code, so it is only ever run if its own digest is the one that was recorded when this node's
+//! compiler wrote it. One that is missing, damaged, or for another engine is compiled again from the uploaded bytes.
+//! Loaded ones are kept in memory up to a bound; the ones unused for longest go first.
+
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, RwLock};
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempPath;
+use tokio::io::AsyncWriteExt;
+
+use crate::blob::{BlobError, BlobStore, publish_file};
+use crate::digest::Digest;
+use crate::meta::{Batch, MetaError, Metadata, Record};
+use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
+use crate::tenant::TenantId;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ArtifactError {
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+    #[error(transparent)]
+    Meta(#[from] MetaError),
+    #[error("{what}: {error}")]
+    Io { what: String, error: io::Error },
+}
+
+/// What was compiled: component, engine, and the digest of the result.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct ArtifactRecord {
+    engine: String,
+    component: Digest,
+    artifact: Digest,
+}
+
+impl Record for ArtifactRecord {
+    const TABLE: &'static str = "artifacts";
+
+    fn key(&self) -> String {
+        artifact_key(&self.engine, &self.component)
+    }
+}
+
+fn artifact_key(engine: &str, component: &Digest) -> String {
+    format!("{engine}/{}", component.hex())
+}
+
+/// A component that was compiled and is not published yet.
+pub struct Compiled {
+    pub loaded: Arc<Loaded>,
+    path: TempPath,
+    artifact: Digest,
+}
+
+struct Cached {
+    loaded: Arc<Loaded>,
+    last_used: AtomicU64,
+}
+
+pub struct Artifacts {
+    metadata: Arc<Metadata>,
+    sandbox: Arc<Sandbox>,
+    compiler: Compiler,
+    /// This engine's artifacts.
+    folder: PathBuf,
+    staging: PathBuf,
+    engine: String,
+    records: RwLock<HashMap<Digest, Digest>>,
+    cache: RwLock<HashMap<Digest, Cached>>,
+    uses: AtomicU64,
+    keep_bytes: u64,
+    /// Components that are being fetched, so that a hundred requests for one compile it once.
+    fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ArtifactError {
+    move |error| ArtifactError::Io { what: what.to_owned(), error }
+}
+
+impl Artifacts {
+    /// Opens the artifacts of this engine and deletes those of any other.
+    pub fn load(
+        metadata: &Arc<Metadata>,
+        sandbox: Arc<Sandbox>,
+        compiler: Compiler,
+        root: PathBuf,
+        staging: PathBuf,
+        keep_bytes: u64,
+    ) -> Result<Self, ArtifactError> {
+        let engine = sandbox.compatibility();
+        let folder = root.join(&engine);
+        std::fs::create_dir_all(&folder).map_err(io_error("creating the artifact folder"))?;
+        for entry in std::fs::read_dir(&root).map_err(io_error("reading the artifact folder"))? {
+            let path = entry.map_err(io_error("reading the artifact folder"))?.path();
+            if path != folder && path.is_dir() {
+                std::fs::remove_dir_all(&path).map_err(io_error("deleting artifacts of another engine"))?;
+            }
+        }
+        let (ours, others): (Vec<ArtifactRecord>, Vec<ArtifactRecord>) =
+            metadata.all::<ArtifactRecord>()?.into_iter().partition(|record| record.engine == engine);
+        let stale = others.iter().fold(Batch::default(), |batch, record| batch.delete::<ArtifactRecord>(record.key()));
+        metadata.commit_blocking(stale)?;
+        let records = ours.into_iter().map(|record| (record.component, record.artifact)).collect();
+        Ok(Self {
+            metadata: metadata.clone(),
+            sandbox,
+            compiler,
+            folder,
+            staging,
+            engine,
+            records: RwLock::new(records),
+            cache: RwLock::default(),
+            uses: AtomicU64::new(0),
+            keep_bytes,
+            fetching: Mutex::default(),
+        })
+    }
+
+    /// How many are loaded, in how many bytes.
+    pub fn loaded(&self) -> (usize, u64) {
+        let cache = self.cache.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        (cache.len(), cache.values().map(|cached| cached.loaded.bytes() as u64).sum())
+    }
+
+    pub fn cached(&self, component: &Digest) -> Option<Arc<Loaded>> {
+        let cache = self.cache.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let cached = cache.get(component)?;
+        cached.last_used.store(self.uses.fetch_add(1, Relaxed), Relaxed);
+        Some(cached.loaded.clone())
+    }
+
+    /// Loads a component that is not cached, compiling it again if it must be.
+    pub async fn fetch(
+        &self,
+        blobs: &dyn BlobStore,
+        tenant: TenantId,
+        component: &Digest,
+    ) -> Result<Arc<Loaded>, ArtifactError> {
+        let alone = {
+            let mut fetching = self.fetching.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            fetching.entry(*component).or_default().clone()
+        };
+        let result = {
+            let _alone = alone.lock().await;
+            self.fetch_alone(blobs, tenant, component).await
+        };
+        let mut fetching = self.fetching.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if Arc::strong_count(&alone) <= 2 {
+            fetching.remove(component);
+        }
+        result
+    }
+
+    async fn fetch_alone(
+        &self,
+        blobs: &dyn BlobStore,
+        tenant: TenantId,
+        component: &Digest,
+    ) -> Result<Arc<Loaded>, ArtifactError> {
+        if let Some(loaded) = self.cached(component) {
+            return Ok(loaded);
+        }
+        let recorded = self.records.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(component).copied();
+        if let Some(artifact) = recorded
+            && let Some(loaded) = self.load_file(&self.path(component), artifact).await?
+        {
+            self.cache(*component, loaded.clone());
+            return Ok(loaded);
+        }
+        tracing::info!(component = %component, "compiling again: no usable artifact");
+        let staged = self.staged()?;
+        let mut file = tokio::fs::File::create(&staged).await.map_err(io_error("staging a component"))?;
+        let mut blob = blobs.open(component).await?;
+        tokio::io::copy(&mut blob, &mut file).await.map_err(io_error("staging a component"))?;
+        file.flush().await.map_err(io_error("staging a component"))?;
+        let compiled = self.compile(tenant, &staged, *component).await?;
+        let loaded = compiled.loaded.clone();
+        let batch = self.publish(component, compiled)?;
+        self.metadata.commit(batch).await?;
+        Ok(loaded)
+    }
+
+    fn staged(&self) -> Result<TempPath, ArtifactError> {
+        let file = tempfile::Builder::new().prefix("artifact-").tempfile_in(&self.staging);
+        Ok(file.map_err(io_error("staging"))?.into_temp_path())
+    }
+
+    fn path(&self, component: &Digest) -> PathBuf {
+        self.folder.join(component.hex())
+    }
+
+    /// `None` if the file is not there or not what was recorded.
+    async fn load_file(&self, path: &Path, artifact: Digest) -> Result<Option<Arc<Loaded>>, ArtifactError> {
+        let bytes = match tokio::fs::read(path).await {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("reading an artifact")(error)),
+        };
+        let sandbox = self.sandbox.clone();
+        let load = move || {
+            if Digest::of(&bytes) != artifact {
+                return Ok(None);
+            }
+            // SAFETY: the bytes are those whose digest was recorded when our compiler had written them.
+            unsafe { sandbox.load(&bytes) }.map(Some)
+        };
+        let loaded = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
+        Ok(loaded.map_err(io_error("loading an artifact"))??.map(Arc::new))
+    }
+
+    /// Compiles the file `wasm` and makes sure that the result can run here.
+    pub async fn compile(&self, tenant: TenantId, wasm: &Path, component: Digest) -> Result<Compiled, ArtifactError> {
+        let path = self.staged()?;
+        self.compiler.compile(tenant, wasm, &path).await?;
+        let file = path.to_path_buf();
+        let artifact = tokio::task::spawn_blocking(move || Digest::of_file(&file)).await;
+        let artifact = artifact.map_err(io::Error::other).flatten().map_err(io_error("hashing an artifact"))?;
+        let loaded = self.load_file(&path, artifact).await?;
+        let loaded = loaded.ok_or_else(|| CompileError::Failed(format!("the artifact of `{component}` vanished")))?;
+        Ok(Compiled { loaded, path, artifact })
+    }
+
+    /// Puts a compiled component in its place; the record goes with the returned batch.
+    pub fn publish(&self, component: &Digest, compiled: Compiled) -> Result<Batch, ArtifactError> {
+        let Compiled { loaded, path, artifact } = compiled;
+        publish_file(&path, &self.path(component)).map_err(io_error("publishing an artifact"))?;
+        self.records.write().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(*component, artifact);
+        self.cache(*component, loaded);
+        let record = ArtifactRecord { engine: self.engine.clone(), component: *component, artifact };
+        Ok(Batch::default().put(&record)?)
+    }
+
+    pub fn delete(&self, component: &Digest, batch: Batch) -> Batch {
+        self.records.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(component);
+        self.cache.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(component);
+        if let Err(error) = std::fs::remove_file(self.path(component))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(%component, %error, "an artifact could not be deleted");
+        }
+        batch.delete::<ArtifactRecord>(artifact_key(&self.engine, component))
+    }
+
+    fn cache(&self, component: Digest, loaded: Arc<Loaded>) {
+        let mut cache = self.cache.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let last_used = AtomicU64::new(self.uses.fetch_add(1, Relaxed));
+        cache.insert(component, Cached { loaded, last_used });
+        let mut bytes: u64 = cache.values().map(|cached| cached.loaded.bytes() as u64).sum();
+        while bytes > self.keep_bytes && cache.len() > 1 {
+            let oldest = cache.iter().min_by_key(|(_, cached)| cached.last_used.load(Relaxed)).map(|(digest, _)| *digest);
+            let Some(evicted) = oldest.and_then(|digest| cache.remove(&digest)) else { break };
+            bytes -= evicted.loaded.bytes() as u64;
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! The sandbox: compiled functions in, answers out, with every limit in between.
+//!
+//! Each invocation gets a fresh instance from wasmtime's pool and is gone afterwards. A guest first runs on the thread
+//! that asked (most finish within one epoch, and a change of thread costs as much as a cold start); one that has not
+//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use wasmtime::component::{Component, Linker};
+use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
+
+use crate::host::{self, HostState, JobState, Request, Response, TaskPre};
+use crate::logs::LogSink;
+use crate::tenant::{Spent, Tenant};
+
+mod compile_child;
+mod compiler;
+mod engine;
+mod error;
+mod gate;
+mod limits;
+mod meter;
+mod ticker;
+mod turns;
+
+pub use compile_child::run as run_compile_child;
+pub use compiler::{CompileError, CompileLimits, Compiler};
+pub use engine::swap_is_off;
+pub use error::{InvokeError, LimitHit};
+pub use gate::{Gate, GateFull, GateLimits, Permit};
+pub use crate::host::Facts;
+pub use limits::{MAX_HANDLES, SandboxLimits};
+pub use meter::Meter;
+pub use turns::{CpuMeter, Turns};
+
+/// A component that cannot be run here.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct LoadError(String);
+
+/// A function that is ready to be instantiated.
+pub struct Loaded {
+    task: TaskPre<HostState>,
+    imports: Vec<String>,
+    bytes: usize,
+}
+
+impl Loaded {
+    /// The interfaces that it imports.
+    pub fn imports(&self) -> &[String] {
+        &self.imports
+    }
+
+    /// How much memory its code takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// One invocation.
+pub struct Call {
+    pub tenant: Arc<Tenant>,
+    pub request: Request,
+    pub facts: Facts,
+    pub log: LogSink,
+}
+
+/// How an invocation ended.
+pub struct Finished {
+    pub result: Result<Response, InvokeError>,
+    pub spent: Spent,
+}
+
+pub struct Sandbox {
+    engine: Engine,
+    linker: Linker<HostState>,
+    limits: SandboxLimits,
+    gate: Arc<Gate>,
+    turns: Arc<Turns>,
+    ticker: ticker::Ticker,
+    guests: Option<Runtime>,
+}
+
+impl Sandbox {
+    pub fn new(limits: SandboxLimits) -> anyhow::Result<Self> {
+        let engine = engine::running(&limits).map_err(|error| {
+            anyhow::anyhow!(
+                "cannot reserve a pool for {} instances: {error:#}; lower `max_instances`",
+                limits.instances
+            )
+        })?;
+        let guests = Builder::new_multi_thread()
+            // One more than can compute at once: it brings waiting guests to `Turns`, which is where the choice is made.
+            .worker_threads(limits.cores + 1)
+            .thread_name("weft-guest")
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            linker: host::linker(&engine).map_err(|error| anyhow::anyhow!("{error:#}"))?,
+            gate: Gate::new(GateLimits {
+                places: limits.instances,
+                waiting: limits.waiting,
+                waiting_per_tenant: limits.waiting_per_tenant,
+            }),
+            turns: Turns::new(limits.cores),
+            ticker: ticker::Ticker::start(engine.clone())?,
+            guests: Some(guests),
+            engine,
+            limits,
+        })
+    }
+
+    /// Names the engine for which artifacts must have been compiled.
+    pub fn compatibility(&self) -> String {
+        engine::compatibility(&self.engine)
+    }
+
+    pub fn limits(&self) -> &SandboxLimits {
+        &self.limits
+    }
+
+    pub fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
+    pub fn turns(&self) -> &Turns {
+        &self.turns
+    }
+
+    /// Makes a compiled component ready to run.
+    ///
+    /// # Safety
+    /// `artifact` must be what [`Compiler`] wrote: native code is run from it as it is.
+    pub unsafe fn load(&self, artifact: &[u8]) -> Result<Loaded, LoadError> {
+        // SAFETY: the caller's promise.
+        let component = unsafe { Component::deserialize(&self.engine, artifact) };
+        let component = component.map_err(|error| LoadError(format!("{:#}", error)))?;
+        let pre = self.linker.instantiate_pre(&component).map_err(|error| LoadError(format!("{error:#}")))?;
+        let task = TaskPre::new(pre).map_err(|error| {
+            LoadError(format!("the component does not implement the world `weft:train/task`: {error:#}"))
+        })?;
+        // Made now, off the path of the first invocation.
+        component.initialize_copy_on_write_image().map_err(|error| LoadError(format!("{error:#}")))?;
+        let imports = component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
+        Ok(Loaded { task, imports, bytes: artifact.len() })
+    }
+
+    /// Runs one invocation in a fresh instance. Dropping the future stops the guest.
+    pub async fn invoke(&self, function: &Arc<Loaded>, call: Call, permit: Permit) -> Finished {
+        let cpu = Arc::new(CpuMeter::default());
+        let tenant = call.tenant.clone();
+        let ticking = self.ticker.guest();
+        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), cpu.clone());
+        let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
+            let finished = run.await;
+            drop((permit, ticking));
+            finished
+        });
+        let mut guest = self.turns.run(tenant, cpu, guest);
+        match poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await {
+            Poll::Ready(finished) => finished,
+            Poll::Pending => self.elsewhere(guest).await,
+        }
+    }
+
+    async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
+        let Some(guests) = &self.guests else { return guest.await };
+        let mut task = StopOnDrop(guests.spawn(guest));
+        (&mut task.0).await.unwrap_or_else(|error| Finished {
+            result: Err(InvokeError::Host(format!("the guest's task ended early: {error}"))),
+            spent: Spent::default(),
+        })
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Some(guests) = self.guests.take() {
+            guests.shutdown_background();
+        }
+    }
+}
+
+struct StopOnDrop(tokio::task::JoinHandle<Finished>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// One invocation from instance to answer, and what it used. The ledger is charged even if this is dropped half-way.
+async fn run(
+    engine: Engine,
+    function: Arc<Loaded>,
+    call: Call,
+    limits: SandboxLimits,
+    cpu: Arc<CpuMeter>,
+) -> Finished {
+    let Call { tenant, request, facts, log } = call;
+    let quota = tenant.quota();
+    let started = Instant::now();
+    let wall = Duration::from_millis(quota.wall_ms);
+    let job = JobState::new(facts, log, started + wall, limits.payload);
+    let meter = Meter::new(tenant.clone(), quota.instance_memory.min(limits.memory));
+    let bytes_in = request.body.len() as u64;
+    let mut bill = Bill { tenant, cpu: cpu.clone(), started, bytes_in, bytes_out: 0, spent: Spent::default(), failed: true };
+    let mut store = Store::new(&engine, HostState::new(meter, job));
+    store.limiter(|state| &mut state.meter);
+    store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(look_up(cpu.clone(), quota.cpu_ms, quota.wall_ms));
+    let mut cold_start = Duration::ZERO;
+    let answer = tokio::time::timeout(wall, async {
+        let task = function.task.instantiate_async(&mut store).await?;
+        cold_start = started.elapsed();
+        task.call_handle(&mut store, &request).await
+    });
+    let result = match answer.await {
+        Ok(Ok(Ok(response))) => Ok(response),
+        Ok(Ok(Err(error))) => {
+            let (kind, message) = error.parts();
+            Err(InvokeError::Function { kind, message })
+        }
+        Ok(Err(error)) => {
+            let state = store.data();
+            let said = state.job.log.lock().take_last_words();
+            Err(error::classify(&error, state.meter.refused(), limits.payload, said))
+        }
+        Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
+    };
+    let state = store.data_mut();
+    bill.spent.memory = state.meter.held();
+    bill.spent.cold_start = cold_start;
+    drop(store);
+    bill.failed = result.is_err();
+    bill.bytes_out = result.as_ref().map_or(0, |response| response.body.len() as u64);
+    bill.spent.cpu = cpu.spent_so_far();
+    bill.spent.wall = started.elapsed();
+    Finished { result, spent: bill.spent }
+}
+
+/// What happens at each epoch: limits are looked at, and other guests get their turn.
+fn look_up(
+    cpu: Arc<CpuMeter>,
+    cpu_ms: u64,
+    wall_ms: u64,
+) -> impl FnMut(StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> + Send + Sync + 'static {
+    move |store| {
+        if cpu.spent_so_far() > Duration::from_millis(cpu_ms) {
+            return Err(LimitHit::Cpu(cpu_ms).into());
+        }
+        if Instant::now() > store.data().job.deadline {
+            return Err(LimitHit::Wall(wall_ms).into());
+        }
+        // tokio's own yield: it goes to the back of the queue, where wasmtime's would be polled again at once.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+    }
+}
+
+/// Charges the tenant when the invocation is over, however it ended.
+struct Bill {
+    tenant: Arc<Tenant>,
+    cpu: Arc<CpuMeter>,
+    started: Instant,
+    bytes_in: u64,
+    bytes_out: u64,
+    spent: Spent,
+    failed: bool,
+}
+
+impl Drop for Bill {
+    fn drop(&mut self) {
+        if self.spent.wall.is_zero() {
+            // Stopped before its end: what its turns have used so far.
+            self.spent.cpu = self.cpu.spent();
+            self.spent.wall = self.started.elapsed();
+        }
+        self.tenant.ledger.charge_invocation(&self.spent, self.failed, self.bytes_in, self.bytes_out);
+    }
+}

@@ -1,0 +1,86 @@
+//! How an invocation can fail.
+
+use wasmtime::Trap;
+use wasmtime::component::ResourceTableError;
+
+use super::limits::{MAX_HANDLES, MAX_TABLE_ELEMENTS, MAX_WASM_STACK};
+
+/// A limit that a guest ran into: its name, which is the name of the quota or setting that raises it, and its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LimitHit {
+    #[error("used more than `cpu_ms` = {0} ms of CPU time")]
+    Cpu(u64),
+    #[error("ran longer than `wall_ms` = {0} ms")]
+    Wall(u64),
+    #[error("needed more memory than `{name}` = {limit} bytes")]
+    Memory { name: &'static str, limit: u64 },
+    #[error("needed more than {MAX_TABLE_ELEMENTS} table elements (`max_table_elements`)")]
+    Tables,
+    #[error("recursed deeper than {MAX_WASM_STACK} bytes of stack (`max_wasm_stack`)")]
+    Stack,
+    #[error("passed more than `max_payload` = {0} bytes out of the sandbox at once")]
+    Payload(u64),
+    #[error("held more than {MAX_HANDLES} host resources (`max_handles`)")]
+    Handles,
+}
+
+impl LimitHit {
+    /// The limit's name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Cpu(_) => "cpu_ms",
+            Self::Wall(_) => "wall_ms",
+            Self::Memory { name, .. } => name,
+            Self::Tables => "max_table_elements",
+            Self::Stack => "max_wasm_stack",
+            Self::Payload(_) => "max_payload",
+            Self::Handles => "max_handles",
+        }
+    }
+}
+
+/// Why an invocation has no answer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InvokeError {
+    /// The function said so itself.
+    #[error("the function answered with an error ({kind}): {message}")]
+    Function { kind: &'static str, message: String },
+    #[error("the function {0}")]
+    Limit(LimitHit),
+    /// The guest stopped by itself; `said` is the last error that it logged, such as a panic's message.
+    #[error("the function trapped: {}", said.as_ref().unwrap_or(trap))]
+    Trap { trap: String, said: Option<String> },
+    /// Not the guest's fault.
+    #[error("the sandbox failed: {0}")]
+    Host(String),
+}
+
+/// Finds out what a wasmtime error means. `refused` is what the memory and table meter last said no to, `payload` the
+/// limit on what a host call carries.
+pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64, said: Option<String>) -> InvokeError {
+    if let Some(hit) = error.downcast_ref::<LimitHit>() {
+        return InvokeError::Limit(*hit);
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::StackOverflow) => return InvokeError::Limit(LimitHit::Stack),
+        Some(trap) => {
+            // A guest that is refused memory usually gives up with `unreachable`: the refusal is the reason.
+            return match refused {
+                Some(hit) => InvokeError::Limit(hit),
+                None => InvokeError::Trap { trap: trap.to_string(), said },
+            };
+        }
+        None => {}
+    }
+    if let Some(hit) = refused {
+        return InvokeError::Limit(hit);
+    }
+    if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
+        return InvokeError::Limit(LimitHit::Handles);
+    }
+    // wasmtime keeps this error's type to itself.
+    if error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted") {
+        return InvokeError::Limit(LimitHit::Payload(payload));
+    }
+    InvokeError::Trap { trap: error.root_cause().to_string(), said }
+}

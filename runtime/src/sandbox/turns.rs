@@ -1,0 +1,275 @@
+//! Who computes now: as many guests at once as there are cores, chosen fairly between tenants.
+//!
+//! A guest holds a turn only while it is being polled, and gives it up whenever it yields (at each epoch) or waits. The
+//! next turn goes to the tenant whose share has run least far (start-time fair queueing over CPU time), so a tenant with
+//! a hundred endless loops gets as much of the node as a tenant with one.
+//!
+//! The choice is made here only if those who wait get here: whoever runs guests needs a thread more than there are turns,
+//! or they would wait in the executor's own queue, first come first served.
+
+use std::collections::{BTreeMap, HashSet};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::clock::thread_cpu;
+use crate::tenant::Tenant;
+
+/// What a turn is assumed to cost until it has been measured: about one epoch.
+const EXPECTED_NS: u64 = 1_000_000;
+
+/// Places in line, ordered by how far their tenant's share had run, then by arrival.
+type Place = (u64, u64);
+
+struct State {
+    free: usize,
+    arrivals: u64,
+    /// The start of the latest turn, in virtual time. A tenant that was idle starts from here, not from its past.
+    now: u64,
+    waiting: BTreeMap<Place, Waker>,
+    granted: HashSet<Place>,
+}
+
+pub struct Turns {
+    state: Mutex<State>,
+}
+
+impl Turns {
+    pub fn new(cores: usize) -> Arc<Self> {
+        let state =
+            State { free: cores, arrivals: 0, now: 0, waiting: BTreeMap::default(), granted: HashSet::default() };
+        Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// Runs `future` in turns, charging its CPU time to `tenant` and to `cpu`.
+    pub fn run<F>(self: &Arc<Self>, tenant: Arc<Tenant>, cpu: Arc<CpuMeter>, future: F) -> InTurn<F> {
+        InTurn { line: Line { turns: self.clone(), tenant, cpu, place: None }, future }
+    }
+
+    /// How many wait for a turn.
+    pub fn waiting(&self) -> usize {
+        self.state().waiting.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+impl State {
+    /// The tenant's next start, and the provisional charge for it. Only called with the state locked, which is what
+    /// orders the tenant's virtual time.
+    fn book(&mut self, tenant: &Tenant) -> Place {
+        let start = tenant.virtual_time.load(Relaxed).max(self.now);
+        tenant.virtual_time.store(start.saturating_add(EXPECTED_NS), Relaxed);
+        self.arrivals += 1;
+        (start, self.arrivals)
+    }
+
+    fn settle(&mut self, tenant: &Tenant, used: Duration) {
+        let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
+        let booked = tenant.virtual_time.load(Relaxed).saturating_sub(EXPECTED_NS);
+        tenant.virtual_time.store(booked.saturating_add(used), Relaxed);
+    }
+
+    fn pass_on(&mut self) -> Option<Waker> {
+        let Some((place, waker)) = self.waiting.pop_first() else {
+            self.free += 1;
+            return None;
+        };
+        self.now = self.now.max(place.0);
+        self.granted.insert(place);
+        Some(waker)
+    }
+}
+
+/// A future that is polled only when it is its tenant's turn.
+pub struct InTurn<F> {
+    line: Line,
+    future: F,
+}
+
+/// Where a future stands: computing, in line, or neither.
+struct Line {
+    turns: Arc<Turns>,
+    tenant: Arc<Tenant>,
+    cpu: Arc<CpuMeter>,
+    place: Option<Place>,
+}
+
+impl Line {
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.turns.state();
+        let place = match self.place {
+            Some(place) if state.granted.remove(&place) => {
+                self.place = None;
+                return Poll::Ready(());
+            }
+            Some(place) => place,
+            None => {
+                let place = state.book(&self.tenant);
+                if state.free > 0 {
+                    state.free -= 1;
+                    state.now = state.now.max(place.0);
+                    return Poll::Ready(());
+                }
+                place
+            }
+        };
+        state.waiting.insert(place, context.waker().clone());
+        self.place = Some(place);
+        Poll::Pending
+    }
+
+    fn end_turn(&self) {
+        let used = self.cpu.end();
+        let next = {
+            let mut state = self.turns.state();
+            state.settle(&self.tenant, used);
+            state.pass_on()
+        };
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let Some(place) = self.place else { return };
+        let next = {
+            let mut state = self.turns.state();
+            state.settle(&self.tenant, Duration::ZERO);
+            match state.granted.remove(&place) {
+                true => state.pass_on(),
+                false => {
+                    state.waiting.remove(&place);
+                    None
+                }
+            }
+        };
+        if let Some(waker) = next {
+            waker.wake();
+        }
+    }
+}
+
+/// Ends the turn also when the polled future panics.
+struct Turn<'a>(&'a Line);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.end_turn();
+    }
+}
+
+impl<F: Future + Unpin> Future for InTurn<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        std::task::ready!(self.line.poll_turn(context));
+        let Self { line, future } = &mut *self;
+        line.cpu.begin();
+        let _turn = Turn(line);
+        Pin::new(future).poll(context)
+    }
+}
+
+/// CPU time of one guest over all its turns, on whatever threads they were.
+#[derive(Debug, Default)]
+pub struct CpuMeter {
+    spent_ns: AtomicU64,
+    turn_began_ns: AtomicU64,
+}
+
+impl CpuMeter {
+    fn begin(&self) {
+        self.turn_began_ns.store(thread_cpu().as_nanos() as u64, Relaxed);
+    }
+
+    fn end(&self) -> Duration {
+        let used = self.this_turn();
+        self.spent_ns.fetch_add(used, Relaxed);
+        Duration::from_nanos(used)
+    }
+
+    fn this_turn(&self) -> u64 {
+        (thread_cpu().as_nanos() as u64).saturating_sub(self.turn_began_ns.load(Relaxed))
+    }
+
+    /// Everything up to the latest turn's end.
+    pub fn spent(&self) -> Duration {
+        Duration::from_nanos(self.spent_ns.load(Relaxed))
+    }
+
+    /// Everything up to now; only meaningful on the thread, and within the turn, that is computing.
+    pub fn spent_so_far(&self) -> Duration {
+        Duration::from_nanos(self.spent_ns.load(Relaxed) + self.this_turn())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tenant::{Account, Quota};
+
+    fn tenant(name: &str) -> Arc<Tenant> {
+        Tenant::unregistered(name.parse().unwrap(), Quota::default(), Account::new("max_memory", 0, None))
+    }
+
+    /// Burns about a millisecond per turn until told to stop; counts its turns.
+    async fn burn(turns: Arc<AtomicU64>, stop: Arc<AtomicU64>) {
+        while stop.load(Relaxed) == 0 {
+            let start = thread_cpu();
+            while thread_cpu() - start < Duration::from_micros(300) {
+                std::hint::spin_loop();
+            }
+            turns.fetch_add(1, Relaxed);
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn tenants_share_evenly_however_many_guests_they_have() {
+        let turns = Turns::new(1);
+        let stop = Arc::new(AtomicU64::new(0));
+        let (many, one) = (tenant("many"), tenant("one"));
+        let (many_turns, one_turns) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let mut guests = Vec::new();
+        for index in 0..21 {
+            let (tenant, count) = if index < 20 { (&many, &many_turns) } else { (&one, &one_turns) };
+            let guest = Box::pin(burn(count.clone(), stop.clone()));
+            guests.push(tokio::spawn(turns.run(tenant.clone(), Arc::default(), guest)));
+        }
+        while one_turns.load(Relaxed) + many_turns.load(Relaxed) < 400 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stop.store(1, Relaxed);
+        for guest in guests {
+            guest.await.unwrap();
+        }
+        let (one, many) = (one_turns.load(Relaxed) as f64, many_turns.load(Relaxed) as f64);
+        assert!((0.6..1.6).contains(&(one / many)), "one guest had {one} turns, twenty had {many}");
+        assert_eq!(turns.waiting(), 0);
+        assert_eq!(turns.state().free, 1);
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_goes_away_gives_its_turn_on() {
+        let turns = Turns::new(1);
+        let tenant = tenant("a");
+        let run = |future| turns.run(tenant.clone(), Arc::default(), Box::pin(future));
+        let mut holder = run(std::future::ready(()));
+        let mut waiting = run(std::future::ready(()));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(holder.line.poll_turn(&mut context).is_ready());
+        assert!(waiting.line.poll_turn(&mut context).is_pending());
+        holder.line.end_turn();
+        drop(waiting);
+        let state = turns.state();
+        assert_eq!((state.free, state.granted.len()), (1, 0));
+    }
+}

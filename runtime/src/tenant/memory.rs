@@ -1,0 +1,116 @@
+//! Counting bytes before they are allocated.
+//!
+//! Linear memory and bodies in flight are charged to an [`Account`]: the tenant's, whose parent is the node's. A charge
+//! that does not fit is refused before anything is allocated, and is given back when its [`Charge`] is dropped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// A budget of bytes, perhaps within a larger one.
+#[derive(Debug)]
+pub struct Account {
+    name: &'static str,
+    used: AtomicU64,
+    limit: AtomicU64,
+    parent: Option<Arc<Account>>,
+}
+
+/// The account that had no room, and how much it may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no room within `{name}` of {limit} bytes")]
+pub struct OverLimit {
+    pub name: &'static str,
+    pub limit: u64,
+}
+
+impl Account {
+    pub fn new(name: &'static str, limit: u64, parent: Option<Arc<Account>>) -> Arc<Self> {
+        Arc::new(Self { name, used: AtomicU64::new(0), limit: AtomicU64::new(limit), parent })
+    }
+
+    pub fn used(&self) -> u64 {
+        self.used.load(Relaxed)
+    }
+
+    /// A new limit; what is already charged stays.
+    pub fn set_limit(&self, limit: u64) {
+        self.limit.store(limit, Relaxed);
+    }
+
+    fn take(&self, bytes: u64) -> Result<(), OverLimit> {
+        let limit = self.limit.load(Relaxed);
+        let fits = |used: u64| used.checked_add(bytes).filter(|&total| total <= limit);
+        self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit { name: self.name, limit })?;
+        if let Some(parent) = &self.parent {
+            parent.take(bytes).inspect_err(|_| {
+                self.used.fetch_sub(bytes, Relaxed);
+            })?;
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.give_back(bytes);
+        }
+    }
+}
+
+/// Bytes that are charged until this is dropped.
+#[derive(Debug)]
+pub struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Charge {
+    pub fn none(account: Arc<Account>) -> Self {
+        Self { account, bytes: 0 }
+    }
+
+    pub fn grow(&mut self, bytes: u64) -> Result<(), OverLimit> {
+        self.account.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        if self.bytes != 0 {
+            self.account.give_back(self.bytes);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_charge_is_given_back_when_dropped() {
+        let node = Account::new("max_memory", 100, None);
+        let tenant = Account::new("memory", 60, Some(node.clone()));
+        let mut charge = Charge::none(tenant.clone());
+        charge.grow(60).unwrap();
+        assert_eq!((tenant.used(), node.used()), (60, 60));
+        drop(charge);
+        assert_eq!((tenant.used(), node.used()), (0, 0));
+    }
+
+    #[test]
+    fn a_refused_charge_names_the_limit_and_leaves_no_trace() {
+        let node = Account::new("max_memory", 50, None);
+        let tenant = Account::new("memory", 60, Some(node.clone()));
+        let mut charge = Charge::none(tenant.clone());
+        assert_eq!(charge.grow(61), Err(OverLimit { name: "memory", limit: 60 }));
+        assert_eq!(charge.grow(55), Err(OverLimit { name: "max_memory", limit: 50 }));
+        assert_eq!(charge.grow(u64::MAX), Err(OverLimit { name: "memory", limit: 60 }));
+        assert_eq!((tenant.used(), node.used(), charge.bytes()), (0, 0, 0));
+    }
+}

@@ -1,0 +1,110 @@
+//! The ledger: what each tenant has used.
+//!
+//! Counters only ever grow. They are counted in memory, where an invocation can afford it, and written to the metadata
+//! store together once a second and at shutdown; a node that is killed forgets at most that second.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+/// Declares the counters once, as atomics ([`Ledger`]) and as plain numbers ([`Usage`]).
+macro_rules! ledger {
+    ($($(#[doc = $doc:literal])+ $name:ident,)+) => {
+        /// What a tenant has used since it was created.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+        #[serde(default)]
+        pub struct Usage {
+            $($(#[doc = $doc])+ pub $name: u64,)+
+        }
+
+        /// The live counters behind [`Usage`].
+        #[derive(Debug, Default)]
+        pub struct Ledger {
+            $($name: AtomicU64,)+
+        }
+
+        impl Ledger {
+            pub fn from_usage(usage: &Usage) -> Self {
+                Self { $($name: AtomicU64::new(usage.$name),)+ }
+            }
+
+            pub fn usage(&self) -> Usage {
+                Usage { $($name: self.$name.load(Relaxed),)+ }
+            }
+
+            fn add(&self, usage: &Usage) {
+                $(if usage.$name != 0 { self.$name.fetch_add(usage.$name, Relaxed); })+
+            }
+        }
+    };
+}
+
+ledger! {
+    /// Invocations that got an instance.
+    invocations,
+    /// Of those, how many ended in an error.
+    failures,
+    /// CPU time of guests, in microseconds.
+    cpu_us,
+    /// Linear memory held over time: byte-milliseconds.
+    memory_byte_ms,
+    /// Request body bytes.
+    bytes_in,
+    /// Response body bytes.
+    bytes_out,
+    /// Components that were uploaded and compiled.
+    deploys,
+    /// Log bytes written by functions.
+    log_bytes,
+}
+
+/// What one invocation used.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spent {
+    pub cpu: Duration,
+    pub wall: Duration,
+    /// From the request for an instance until it was ready to be called.
+    pub cold_start: Duration,
+    /// Linear memory at the end, which is the most it had.
+    pub memory: u64,
+}
+
+impl Ledger {
+    pub fn charge_invocation(&self, spent: &Spent, failed: bool, bytes_in: u64, bytes_out: u64) {
+        self.add(&Usage {
+            invocations: 1,
+            failures: failed.into(),
+            cpu_us: (spent.cpu.as_nanos() as u64).div_ceil(1_000),
+            bytes_in,
+            bytes_out,
+            ..Usage::default()
+        });
+    }
+
+    pub fn charge_memory(&self, byte_ns: u128) {
+        let memory_byte_ms = u64::try_from(byte_ns / 1_000_000).unwrap_or(u64::MAX);
+        self.add(&Usage { memory_byte_ms, ..Usage::default() });
+    }
+
+    pub fn charge_log(&self, log_bytes: u64) {
+        self.add(&Usage { log_bytes, ..Usage::default() });
+    }
+
+    pub fn charge_deploy(&self, bytes_in: u64) {
+        self.add(&Usage { deploys: 1, bytes_in, ..Usage::default() });
+    }
+}
+
+impl Usage {
+    /// CPU seconds, for people.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.cpu_us as f64 / 1e6
+    }
+
+    /// GiB-seconds of memory, for people.
+    pub fn memory_gib_seconds(&self) -> f64 {
+        self.memory_byte_ms as f64 / 1e3 / (1u64 << 30) as f64
+    }
+}
