@@ -14,3 +14,6 @@ pub mod tenant;
 pub mod blob;
 pub mod data_dir;
 pub mod registry;
+pub mod api;
+pub mod config;
+pub mod units;

@@ -36,7 +36,7 @@ pub use gate::{Gate, GateFull, GateLimits, Permit};
 pub use crate::host::Facts;
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
-pub use turns::{CpuMeter, Turns};
+pub use turns::{TurnClock, Turns};
 
 /// A component that cannot be run here.
 #[derive(Debug, thiserror::Error)]
@@ -152,16 +152,16 @@ impl Sandbox {
 
     /// Runs one invocation in a fresh instance. Dropping the future stops the guest.
     pub async fn invoke(&self, function: &Arc<Loaded>, call: Call, permit: Permit) -> Finished {
-        let cpu = Arc::new(CpuMeter::default());
+        let clock = Arc::new(TurnClock::default());
         let tenant = call.tenant.clone();
         let ticking = self.ticker.guest();
-        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), cpu.clone());
+        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone());
         let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
             let finished = run.await;
             drop((permit, ticking));
             finished
         });
-        let mut guest = self.turns.run(tenant, cpu, guest);
+        let mut guest = self.turns.run(tenant, clock, guest);
         match poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await {
             Poll::Ready(finished) => finished,
             Poll::Pending => self.elsewhere(guest).await,
@@ -200,7 +200,7 @@ async fn run(
     function: Arc<Loaded>,
     call: Call,
     limits: SandboxLimits,
-    cpu: Arc<CpuMeter>,
+    clock: Arc<TurnClock>,
 ) -> Finished {
     let Call { tenant, request, facts, log } = call;
     let quota = tenant.quota();
@@ -209,12 +209,12 @@ async fn run(
     let job = JobState::new(facts, log, started + wall, limits.payload);
     let meter = Meter::new(tenant.clone(), quota.instance_memory.min(limits.memory));
     let bytes_in = request.body.len() as u64;
-    let mut bill = Bill { tenant, cpu: cpu.clone(), started, bytes_in, bytes_out: 0, spent: Spent::default(), failed: true };
+    let mut bill = Bill { tenant, clock: clock.clone(), started, bytes_in, bytes_out: 0, spent: Spent::default(), failed: true };
     let mut store = Store::new(&engine, HostState::new(meter, job));
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
     store.set_epoch_deadline(1);
-    store.epoch_deadline_callback(look_up(cpu.clone(), quota.cpu_ms, quota.wall_ms));
+    store.epoch_deadline_callback(look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
     let mut cold_start = Duration::ZERO;
     let answer = tokio::time::timeout(wall, async {
         let task = function.task.instantiate_async(&mut store).await?;
@@ -240,33 +240,33 @@ async fn run(
     drop(store);
     bill.failed = result.is_err();
     bill.bytes_out = result.as_ref().map_or(0, |response| response.body.len() as u64);
-    bill.spent.cpu = cpu.spent_so_far();
+    bill.spent.cpu = clock.spent_so_far();
     bill.spent.wall = started.elapsed();
     Finished { result, spent: bill.spent }
 }
 
 /// What happens at each epoch: limits are looked at, and other guests get their turn.
 fn look_up(
-    cpu: Arc<CpuMeter>,
+    clock: Arc<TurnClock>,
     cpu_ms: u64,
     wall_ms: u64,
 ) -> impl FnMut(StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> + Send + Sync + 'static {
     move |store| {
-        if cpu.spent_so_far() > Duration::from_millis(cpu_ms) {
+        if clock.spent_so_far() > Duration::from_millis(cpu_ms) {
             return Err(LimitHit::Cpu(cpu_ms).into());
         }
         if Instant::now() > store.data().job.deadline {
             return Err(LimitHit::Wall(wall_ms).into());
         }
-        // tokio's own yield: it goes to the back of the queue, where wasmtime's would be polled again at once.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+        // Not tokio's yield, nor wasmtime's: who is next is for `Turns` to say, not for the executor's queue.
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.end_turn())))
     }
 }
 
 /// Charges the tenant when the invocation is over, however it ended.
 struct Bill {
     tenant: Arc<Tenant>,
-    cpu: Arc<CpuMeter>,
+    clock: Arc<TurnClock>,
     started: Instant,
     bytes_in: u64,
     bytes_out: u64,
@@ -278,7 +278,7 @@ impl Drop for Bill {
     fn drop(&mut self) {
         if self.spent.wall.is_zero() {
             // Stopped before its end: what its turns have used so far.
-            self.spent.cpu = self.cpu.spent();
+            self.spent.cpu = self.clock.spent();
             self.spent.wall = self.started.elapsed();
         }
         self.tenant.ledger.charge_invocation(&self.spent, self.failed, self.bytes_in, self.bytes_out);

@@ -4,13 +4,13 @@
 //! next turn goes to the tenant whose share has run least far (start-time fair queueing over CPU time), so a tenant with
 //! a hundred endless loops gets as much of the node as a tenant with one.
 //!
-//! The choice is made here only if those who wait get here: whoever runs guests needs a thread more than there are turns,
-//! or they would wait in the executor's own queue, first come first served.
+//! A new guest must get here to be considered: whoever runs guests needs a thread more than there are turns, or the new
+//! one would wait in the executor's own queue, first come first served.
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -44,9 +44,9 @@ impl Turns {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Runs `future` in turns, charging its CPU time to `tenant` and to `cpu`.
-    pub fn run<F>(self: &Arc<Self>, tenant: Arc<Tenant>, cpu: Arc<CpuMeter>, future: F) -> InTurn<F> {
-        InTurn { line: Line { turns: self.clone(), tenant, cpu, place: None }, future }
+    /// Runs `future` in turns, charging its CPU time to `tenant` and to `clock`.
+    pub fn run<F>(self: &Arc<Self>, tenant: Arc<Tenant>, clock: Arc<TurnClock>, future: F) -> InTurn<F> {
+        InTurn { line: Line { turns: self.clone(), tenant, clock, place: None }, future }
     }
 
     /// How many wait for a turn.
@@ -96,7 +96,7 @@ pub struct InTurn<F> {
 struct Line {
     turns: Arc<Turns>,
     tenant: Arc<Tenant>,
-    cpu: Arc<CpuMeter>,
+    clock: Arc<TurnClock>,
     place: Option<Place>,
 }
 
@@ -124,11 +124,17 @@ impl Line {
         Poll::Pending
     }
 
-    fn end_turn(&self) {
-        let used = self.cpu.end();
+    /// Gives the turn on. A guest that only yielded goes back in line first, so that it is chosen again if it is due.
+    fn end_turn(&mut self, waker: &Waker) {
+        let used = self.clock.end();
         let next = {
             let mut state = self.turns.state();
             state.settle(&self.tenant, used);
+            if self.clock.yielding.swap(false, Relaxed) {
+                let place = state.book(&self.tenant);
+                state.waiting.insert(place, waker.clone());
+                self.place = Some(place);
+            }
             state.pass_on()
         };
         if let Some(waker) = next {
@@ -158,11 +164,14 @@ impl Drop for Line {
 }
 
 /// Ends the turn also when the polled future panics.
-struct Turn<'a>(&'a Line);
+struct Turn<'a> {
+    line: &'a mut Line,
+    waker: &'a Waker,
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.0.end_turn();
+        self.line.end_turn(self.waker);
     }
 }
 
@@ -172,20 +181,21 @@ impl<F: Future + Unpin> Future for InTurn<F> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         std::task::ready!(self.line.poll_turn(context));
         let Self { line, future } = &mut *self;
-        line.cpu.begin();
-        let _turn = Turn(line);
+        line.clock.begin();
+        let _turn = Turn { line, waker: context.waker() };
         Pin::new(future).poll(context)
     }
 }
 
 /// CPU time of one guest over all its turns, on whatever threads they were.
 #[derive(Debug, Default)]
-pub struct CpuMeter {
+pub struct TurnClock {
     spent_ns: AtomicU64,
     turn_began_ns: AtomicU64,
+    yielding: AtomicBool,
 }
 
-impl CpuMeter {
+impl TurnClock {
     fn begin(&self) {
         self.turn_began_ns.store(thread_cpu().as_nanos() as u64, Relaxed);
     }
@@ -198,6 +208,13 @@ impl CpuMeter {
 
     fn this_turn(&self) -> u64 {
         (thread_cpu().as_nanos() as u64).saturating_sub(self.turn_began_ns.load(Relaxed))
+    }
+
+    /// A future that ends the turn and is ready in the next one. Only of use within [`Turns::run`], which wakes it.
+    pub fn end_turn(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.yielding.store(true, Relaxed);
+        let mut ended = false;
+        std::future::poll_fn(move |_| if std::mem::replace(&mut ended, true) { Poll::Ready(()) } else { Poll::Pending })
     }
 
     /// Everything up to the latest turn's end.
@@ -221,14 +238,14 @@ mod tests {
     }
 
     /// Burns about a millisecond per turn until told to stop; counts its turns.
-    async fn burn(turns: Arc<AtomicU64>, stop: Arc<AtomicU64>) {
+    async fn burn(clock: Arc<TurnClock>, turns: Arc<AtomicU64>, stop: Arc<AtomicU64>) {
         while stop.load(Relaxed) == 0 {
             let start = thread_cpu();
             while thread_cpu() - start < Duration::from_micros(300) {
                 std::hint::spin_loop();
             }
             turns.fetch_add(1, Relaxed);
-            tokio::task::yield_now().await;
+            clock.end_turn().await;
         }
     }
 
@@ -241,8 +258,9 @@ mod tests {
         let mut guests = Vec::new();
         for index in 0..21 {
             let (tenant, count) = if index < 20 { (&many, &many_turns) } else { (&one, &one_turns) };
-            let guest = Box::pin(burn(count.clone(), stop.clone()));
-            guests.push(tokio::spawn(turns.run(tenant.clone(), Arc::default(), guest)));
+            let clock = Arc::<TurnClock>::default();
+            let guest = Box::pin(burn(clock.clone(), count.clone(), stop.clone()));
+            guests.push(tokio::spawn(turns.run(tenant.clone(), clock, guest)));
         }
         while one_turns.load(Relaxed) + many_turns.load(Relaxed) < 400 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -267,7 +285,7 @@ mod tests {
         let mut context = Context::from_waker(Waker::noop());
         assert!(holder.line.poll_turn(&mut context).is_ready());
         assert!(waiting.line.poll_turn(&mut context).is_pending());
-        holder.line.end_turn();
+        holder.line.end_turn(Waker::noop());
         drop(waiting);
         let state = turns.state();
         assert_eq!((state.free, state.granted.len()), (1, 0));
