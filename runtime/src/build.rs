@@ -96,9 +96,7 @@ pub fn build(path: &Path, options: &Options) -> Result<Built, BuildError> {
     let manifest = fs::canonicalize(&manifest).map_err(file_error("find", &manifest))?;
     let library = compile(&manifest, options)?;
     let output = options.output.clone().unwrap_or_else(|| library.default_output());
-    let component = componentize(&library.module, &read(&library.module)?, options.strip)?;
-    write_atomically(&output, &component)?;
-    report(library.name, &output, &component)
+    wrap(library.name, &library.module, &read(&library.module)?, &output, options)
 }
 
 fn wrap_file(path: &Path, options: &Options) -> Result<Built, BuildError> {
@@ -112,9 +110,18 @@ fn wrap_file(path: &Path, options: &Options) -> Result<Built, BuildError> {
         return report(name, output, &bytes);
     }
     let output = options.output.clone().unwrap_or_else(|| path.with_extension("component.wasm"));
-    let component = componentize(path, &bytes, options.strip)?;
-    write_atomically(&output, &component)?;
-    report(name, &output, &component)
+    wrap(name, path, &bytes, &output, options)
+}
+
+fn wrap(name: String, path: &Path, module: &[u8], output: &Path, options: &Options) -> Result<Built, BuildError> {
+    let component = componentize(path, module, options.strip)?;
+    let built = report(name, output, &component)?;
+    // The linker keeps only what is exported: without an export the rest of the crate is gone as well.
+    if built.exports.is_empty() {
+        return Err(BuildError::NoExport(path.into()));
+    }
+    write_atomically(output, &component)?;
+    Ok(built)
 }
 
 /// A core module that cargo made.
@@ -248,17 +255,11 @@ fn componentize(path: &Path, module: &[u8], strip: bool) -> Result<Vec<u8>, Buil
     if !has_world {
         return Err(BuildError::NoWorld(path.into()));
     }
-    ComponentEncoder::default().validate(true).module(&module).and_then(|mut encoder| encoder.encode()).map_err(
-        |error| {
-            let reason = format!("{error:#}");
-            // The linker dropped what nothing exports, so that the world's promise is all that is left of it.
-            if reason.contains("failed to find export") {
-                BuildError::NoExport(path.into())
-            } else {
-                encode_error(reason)
-            }
-        },
-    )
+    ComponentEncoder::default()
+        .validate(true)
+        .module(&module)
+        .and_then(|mut encoder| encoder.encode())
+        .map_err(|error| encode_error(format!("{error:#}")))
 }
 
 struct Stripped {
