@@ -18,6 +18,7 @@
 pub mod api;
 pub mod backup;
 pub mod blob;
+pub mod build;
 pub mod clock;
 pub mod config;
 pub mod data_dir;

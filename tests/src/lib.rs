@@ -1,1 +1,3 @@
+//! What the end-to-end tests and benchmarks share.
 
+pub mod guests;
