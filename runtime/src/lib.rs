@@ -17,3 +17,6 @@ pub mod registry;
 pub mod api;
 pub mod config;
 pub mod units;
+pub mod backup;
+pub mod cli;
+pub mod server;

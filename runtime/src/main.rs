@@ -1,1 +1,7 @@
-fn main() {}
+//! The `weft` program. Everything is in [`weft::cli`].
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    weft::cli::main()
+}
