@@ -28,12 +28,12 @@ mod meter;
 mod ticker;
 mod turns;
 
+pub use crate::host::Facts;
 pub use compile_child::run as run_compile_child;
 pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use engine::swap_is_off;
 pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
-pub use crate::host::Facts;
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
 pub use turns::{TurnClock, Turns};

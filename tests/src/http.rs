@@ -48,7 +48,8 @@ impl Client {
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer> {
-        let mut request = Request::builder().method(Method::from_bytes(method.as_bytes())?).uri(format!("{}{path}", self.url));
+        let mut request =
+            Request::builder().method(Method::from_bytes(method.as_bytes())?).uri(format!("{}{path}", self.url));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }

@@ -26,7 +26,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(query)) => Ok(Self(query)),
-            Err(error) => Err(ApiError::new(Kind::InvalidRequest, format!("the query does not fit: {}", error.body_text()))),
+            Err(error) => {
+                Err(ApiError::new(Kind::InvalidRequest, format!("the query does not fit: {}", error.body_text())))
+            }
         }
     }
 }
