@@ -1,6 +1,107 @@
 //! The HTTP API. The only place that names an HTTP status.
 //!
-//! Handlers extract, call the [`Node`](crate::node::Node), and turn the answer into JSON. Every route is listed in
-//! [`router`], and every error becomes a [`Problem`] in [`problem`].
+//! Handlers extract, call the [`Node`], and turn the answer into JSON. Every route is listed in [`router`] and described
+//! in [`Description`]; every error becomes a problem in [`problem`].
 
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{Method, Uri};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{delete, get, patch, post, put};
+use utoipa::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+
+use crate::node::Node;
+
+mod auth;
+mod functions;
+mod invoke;
+mod logs;
+mod operations;
+pub mod problem;
+mod request;
+mod tenants;
 pub mod types;
+
+use problem::{ApiError, Kind};
+
+/// What `/openapi.json` says.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Weft", description = "Functions, tenants and training on one node"),
+    paths(
+        functions::deploy, functions::list, functions::show, functions::delete, functions::versions,
+        functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
+        tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
+        tenants::delete,
+        operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
+    ),
+    security(("key" = []))
+)]
+struct Description;
+
+/// The description of the API, OpenAPI 3.1.
+pub fn openapi() -> utoipa::openapi::OpenApi {
+    let mut description = Description::openapi();
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    description.components.get_or_insert_default().add_security_scheme("key", bearer);
+    description
+}
+
+/// Every route.
+pub fn router(node: Arc<Node>) -> Router {
+    let description = openapi().to_json().unwrap_or_default();
+    let description = move || async move { ([("content-type", "application/json")], description.clone()) };
+    Router::new()
+        .route("/v1/functions", get(functions::list))
+        .route("/v1/functions/{name}", put(functions::deploy).get(functions::show).delete(functions::delete))
+        .route("/v1/functions/{name}/versions", get(functions::versions))
+        .route("/v1/functions/{name}/versions/{version}", delete(functions::delete_version))
+        .route("/v1/functions/{name}/rollback", post(functions::rollback))
+        .route("/v1/functions/{name}/invoke", post(invoke::invoke))
+        .route("/v1/functions/{name}/logs", get(logs::logs))
+        .route("/v1/usage", get(tenants::usage))
+        .route("/v1/tenants", post(tenants::create).get(tenants::list))
+        .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))
+        .route("/v1/tenants/{tenant}/quota", patch(tenants::set_quota))
+        .route("/v1/tenants/{tenant}/rotate-key", post(tenants::rotate_key))
+        .route("/v1/node", get(operations::status))
+        .route("/v1/backup", get(operations::backup))
+        .route("/metrics", get(operations::metrics))
+        .route("/livez", get(operations::livez))
+        .route("/readyz", get(operations::readyz))
+        .route("/openapi.json", get(description))
+        .fallback(unknown_route)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(node.clone(), observe))
+        .with_state(node)
+}
+
+async fn unknown_route(uri: Uri) -> ApiError {
+    let path: String = uri.path().chars().take(200).collect();
+    ApiError::not_found(&format!("there is no route `{path}`; `/openapi.json` lists them"))
+}
+
+async fn wrong_method(method: Method) -> ApiError {
+    ApiError::new(Kind::MethodNotAllowed, format!("this route does not take {method}; `/openapi.json` says what it takes"))
+}
+
+/// Counts requests in flight and problems, and turns what axum itself refuses (a path that is not UTF-8) into one.
+async fn observe(State(node): State<Arc<Node>>, request: axum::extract::Request, next: Next) -> Response {
+    let _active = node.begin_request();
+    let response = next.run(request).await;
+    let kind = match response.extensions().get::<Kind>() {
+        Some(kind) => *kind,
+        None if response.status().is_client_error() => {
+            let refused = ApiError::new(Kind::InvalidRequest, "the path is not what this route takes");
+            node.metrics.count_problem(Kind::InvalidRequest.slug());
+            return refused.into_response();
+        }
+        None => return response,
+    };
+    node.metrics.count_problem(kind.slug());
+    response
+}

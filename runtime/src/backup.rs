@@ -1,8 +1,181 @@
-//! A stand-in until backups are here.
+//! Backups: one tar archive of every record and every component, as of one moment, taken while the node serves.
+//!
+//! ```text
+//! weft-backup.json   the format
+//! metadata.json      every record but those of compiled artifacts, which are made again
+//! blobs/HEX          each component, under its digest
+//! complete           comes last, so that an archive that was cut off is noticed
+//! ```
+//! Keys are not in it, only their hashes: they go on working after a restore.
 
-#[derive(Debug, serde::Serialize)]
-pub struct RestoreSummary {}
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
 
-pub fn restore(_file: &std::path::Path, _data_dir: &std::path::Path) -> anyhow::Result<RestoreSummary> {
-    anyhow::bail!("this build cannot restore")
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use futures_util::{Stream, stream};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::runtime::Handle;
+use tokio::sync::mpsc;
+
+use crate::blob::{LocalBlobs, publish_file};
+use crate::data_dir::DataDir;
+use crate::digest::{Digest, Hasher};
+use crate::meta::{Entry, Metadata};
+use crate::node::Node;
+
+const FORMAT: u32 = 1;
+const PIECE: usize = 64 << 10;
+const HEAD: &str = "weft-backup.json";
+const RECORDS: &str = "metadata.json";
+const END: &str = "complete";
+/// Records that are not carried over: they belong to one machine's engine.
+const LEFT_OUT: &str = "artifacts";
+
+#[derive(Serialize, Deserialize)]
+struct Head {
+    format: u32,
+    weft: String,
+    created_ms: u64,
+}
+
+/// What a restore brought back.
+#[derive(Debug, Serialize)]
+pub struct RestoreSummary {
+    pub records: usize,
+    pub components: usize,
+    pub bytes: u64,
+}
+
+/// The archive, piece by piece. Changes wait until it has been read or dropped.
+pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
+    let (pieces, received) = mpsc::channel(4);
+    let held = node.registry.hold().await;
+    let records: Vec<Entry> =
+        node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
+    tokio::task::spawn_blocking(move || {
+        let _held = held;
+        let written = write(&node, &records, Pieces(pieces.clone()));
+        if let Err(error) = written {
+            // Breaks the answer off, so that the reader notices.
+            pieces.blocking_send(Err(error)).ok();
+        }
+    });
+    Ok(stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))
+}
+
+fn write(node: &Node, records: &[Entry], output: Pieces) -> io::Result<()> {
+    let mut archive = tar::Builder::new(io::BufWriter::with_capacity(PIECE, output));
+    let created_ms = crate::clock::unix_ms();
+    let head = Head { format: FORMAT, weft: env!("CARGO_PKG_VERSION").to_owned(), created_ms };
+    append(&mut archive, HEAD, &serde_json::to_vec(&head)?)?;
+    append(&mut archive, RECORDS, &serde_json::to_vec(records)?)?;
+    let runtime = Handle::current();
+    for digest in node.registry.all_digests() {
+        let size = runtime.block_on(node.blobs.size(&digest)).map_err(io::Error::other)?;
+        let blob = runtime.block_on(node.blobs.open(&digest)).map_err(io::Error::other)?;
+        let reader = Blocking { runtime: &runtime, inner: blob };
+        archive.append_data(&mut header(size), format!("blobs/{}", digest.hex()), reader)?;
+    }
+    append(&mut archive, END, b"")?;
+    archive.into_inner()?.flush()
+}
+
+fn header(size: u64) -> tar::Header {
+    let mut header = tar::Header::new_gnu();
+    header.set_size(size);
+    header.set_mode(0o600);
+    header
+}
+
+fn append(archive: &mut tar::Builder<impl Write>, name: &str, bytes: &[u8]) -> io::Result<()> {
+    archive.append_data(&mut header(bytes.len() as u64), name, bytes)
+}
+
+/// Writes to whoever streams the archive.
+struct Pieces(mpsc::Sender<io::Result<Bytes>>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader has gone"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// An asynchronous reader for a thread that may block.
+struct Blocking<'a> {
+    runtime: &'a Handle,
+    inner: Box<dyn AsyncRead + Send + Unpin>,
+}
+
+impl Read for Blocking<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.runtime.block_on(self.inner.read(buffer))
+    }
+}
+
+/// Unpacks an archive into a data directory that holds nothing yet. The records are written last, together: a restore
+/// that is interrupted leaves a directory that a second one can use.
+pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
+    let archive = File::open(file).with_context(|| format!("cannot open `{}`", file.display()))?;
+    ensure!(
+        !data_dir.join("meta.redb").exists(),
+        "`{}` holds data already; restore into a new directory",
+        data_dir.display()
+    );
+    let data = DataDir::open(data_dir)?;
+    let blobs = LocalBlobs::new(data.blobs());
+    let mut summary = RestoreSummary { records: 0, components: 0, bytes: 0 };
+    let (mut records, mut complete): (Option<Vec<Entry>>, bool) = (None, false);
+    let mut archive = tar::Archive::new(io::BufReader::with_capacity(PIECE, archive));
+    let broken = || format!("`{}` is not a whole backup", file.display());
+    for (index, entry) in archive.entries().with_context(broken)?.enumerate() {
+        let mut entry = entry.with_context(broken)?;
+        let name = entry.path().with_context(broken)?.to_string_lossy().into_owned();
+        match name.as_str() {
+            HEAD => {
+                let head: Head = serde_json::from_reader(&mut entry).with_context(broken)?;
+                ensure!(head.format == FORMAT, "backup format {} is not {FORMAT}: it is of weft {}", head.format, head.weft);
+            }
+            _ if index == 0 => bail!("`{}` is not a backup of weft", file.display()),
+            RECORDS => records = Some(serde_json::from_reader(&mut entry).with_context(broken)?),
+            END => complete = true,
+            blob => {
+                let digest: Digest = blob.strip_prefix("blobs/").unwrap_or(blob).parse().with_context(broken)?;
+                summary.bytes += restore_blob(&mut entry, &digest, &data, &blobs)?;
+                summary.components += 1;
+            }
+        }
+    }
+    let records = records.filter(|_| complete).with_context(|| format!("{}: it was cut off", broken()))?;
+    summary.records = records.len();
+    Metadata::open(&data.metadata())?.commit_blocking(records.into())?;
+    Ok(summary)
+}
+
+fn restore_blob(entry: &mut impl Read, digest: &Digest, data: &DataDir, blobs: &LocalBlobs) -> anyhow::Result<u64> {
+    let mut staged = tempfile::NamedTempFile::new_in(data.staging())?;
+    let mut hasher = Hasher::default();
+    let mut buffer = vec![0; PIECE];
+    let mut size = 0;
+    loop {
+        let read = entry.read(&mut buffer)?;
+        if read == 0 {
+            break;
+        }
+        hasher.update(&buffer[..read]);
+        staged.write_all(&buffer[..read])?;
+        size += read as u64;
+    }
+    ensure!(hasher.finish() == *digest, "component `{digest}` is damaged in the archive");
+    publish_file(&staged.into_temp_path(), &blobs.path(digest))?;
+    Ok(size)
 }

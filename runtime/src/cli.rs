@@ -1,7 +1,7 @@
 //! The `weft` command: flags in, verbs out.
 //!
-//! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `serve`, `config`,
-//! `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process: what
+//! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `serve`, `new`,
+//! `build`, `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process: what
 //! an error means as text and as an exit code is decided in [`failure`].
 
 use std::path::PathBuf;
@@ -12,6 +12,7 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::sandbox::run_compile_child;
 
 mod backup;
+mod build;
 mod client;
 mod config;
 mod confirm;
@@ -21,6 +22,7 @@ mod failure;
 mod function;
 mod invoke;
 mod logs;
+mod new;
 mod node;
 mod output;
 mod profile;
@@ -88,6 +90,10 @@ struct Global {
 enum Verb {
     /// Run a node
     Serve(config::ServeArgs),
+    /// Start a project for a function
+    New(new::NewArgs),
+    /// Build a function's crate into a component
+    Build(build::BuildArgs),
     /// Deploy a component, or build a crate and deploy it
     Deploy(deploy::DeployArgs),
     /// Invoke a function
@@ -142,6 +148,8 @@ pub fn main() -> ExitCode {
 fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
     match verb {
         Verb::Serve(args) => config::serve(args),
+        Verb::New(args) => new::run(args, out),
+        Verb::Build(args) => build::run(args, out),
         Verb::Deploy(args) => deploy::run(args, &global.client()?, out),
         Verb::Invoke(args) => invoke::run(args, global, out),
         Verb::Functions(args) => function::list(args, &global.client()?, out),

@@ -33,13 +33,24 @@ impl Digest {
 
     /// The 64 hexadecimal digits alone: a file name.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        hex(&self.0)
+    }
+
+    pub fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
     }
 
     /// Enough of it for a person to tell versions apart.
     pub fn short(&self) -> String {
         self.hex()[..12].to_owned()
     }
+}
+
+/// Bytes as hexadecimal digits.
+pub fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let digits = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]].map(char::from);
+    bytes.iter().flat_map(digits).collect()
 }
 
 /// A digest of bytes that arrive piece by piece.

@@ -2,21 +2,37 @@
 //!
 //! # Layout
 //! In the order that a request meets them; `docs/architecture.md` says how they hang together.
+//!
+//! - [`server`]: sockets, TLS, timeouts, the orderly stop
+//! - [`api`]: HTTP in, HTTP out; the only place that names a status
+//! - [`node`]: every part put together, and what can be asked of it
+//! - [`tenant`]: who is calling, what they may use, what they have used
+//! - [`registry`]: uploads become versions of functions, compiled once
+//! - [`sandbox`]: compiled functions in, answers out, every limit in between
+//! - [`host`]: the host side of `wit/`, one file per interface
+//! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
+//! - [`meta`], [`blob`], [`data_dir`]: how it is kept
+//! - [`config`]: what the operator sets
+//! - [`cli`], [`build`]: the `weft` command, and what it makes of a crate
+//! - [`clock`], [`digest`], [`names`], [`units`]: small words used everywhere
 
+pub mod api;
+pub mod backup;
+pub mod blob;
+pub mod build;
+pub mod cli;
 pub mod clock;
+pub mod config;
+pub mod data_dir;
 pub mod digest;
 pub mod host;
 pub mod logs;
 pub mod meta;
+pub mod metrics;
 pub mod names;
-pub mod sandbox;
-pub mod tenant;
-pub mod blob;
-pub mod data_dir;
+pub mod node;
 pub mod registry;
-pub mod api;
-pub mod config;
-pub mod units;
-pub mod backup;
-pub mod cli;
+pub mod sandbox;
 pub mod server;
+pub mod tenant;
+pub mod units;

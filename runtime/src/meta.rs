@@ -58,6 +58,12 @@ impl Batch {
         self
     }
 
+    /// These changes and then those.
+    pub fn and(mut self, others: Self) -> Self {
+        self.entries.extend(others.entries);
+        self
+    }
+
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

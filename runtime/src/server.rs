@@ -1,5 +1,211 @@
-//! A stand-in until the server is here.
+//! The server: sockets, TLS, timeouts, and the orderly stop.
+//!
+//! HTTP has threads of its own; guests that compute for longer than an epoch are elsewhere (see [`crate::sandbox`]). It
+//! speaks HTTP/1.1: what HTTP/2 would bring is for the proxy in front, and a slow reader is easier to bound here.
 
-pub fn serve(_settings: crate::config::Settings, _dev: bool) -> anyhow::Result<()> {
-    anyhow::bail!("this build has no server")
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_rustls::TlsAcceptor;
+
+use crate::api;
+use crate::config::{LogFormat, Settings};
+use crate::node::Node;
+
+mod write_timeout;
+
+use write_timeout::WriteTimeout;
+
+/// The largest request head.
+const MAX_HEAD: usize = 64 << 10;
+const MAX_HEADERS: usize = 100;
+/// What connections get to finish when everything else has.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Runs a node until it is told to stop.
+pub fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
+    init_logging(&settings)?;
+    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads)
+        .thread_name("weft-http")
+        .enable_all()
+        .build()?;
+    let outcome = runtime.block_on(run(settings, dev));
+    runtime.shutdown_timeout(LAST_WORDS);
+    outcome
+}
+
+fn init_logging(settings: &Settings) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::try_new(&settings.log_level)
+        .with_context(|| format!("`log_level` = `{}`", settings.log_level))?;
+    let ansi = io::IsTerminal::is_terminal(&io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).with_ansi(ansi);
+    let installed = match settings.log_format {
+        LogFormat::Text => builder.try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    installed.map_err(|error| anyhow::anyhow!("logging: {error}"))
+}
+
+async fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
+    let address = settings.listen;
+    ensure!(
+        !dev || address.ip().is_loopback(),
+        "`--dev` asks for no key, so it only listens on loopback; `{address}` is not"
+    );
+    let tls = if settings.has_tls() { Some(tls(&settings)?) } else { None };
+    let listener = TcpListener::bind(address)
+        .await
+        .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
+    let (node, operator_key) = Node::start(settings, dev).await?;
+    announce(listener.local_addr()?, tls.is_some(), dev, operator_key.map(|key| key.reveal().to_string()));
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let (close, closing) = watch::channel(false);
+    let accepting = tokio::spawn(accept(listener, tls, node.clone(), closing));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    drain(&node, &mut terminate, &mut interrupt).await;
+    close.send_replace(true);
+    // `accept` ends when every connection has.
+    if tokio::time::timeout(LAST_WORDS, accepting).await.is_err() {
+        tracing::warn!("connections were still open at the end");
+    }
+    node.flush().await?;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The only lines on standard output: where the node is, and the key that will not be shown again.
+fn announce(address: SocketAddr, tls: bool, dev: bool, operator_key: Option<String>) {
+    if let Some(key) = operator_key {
+        println!("operator key, shown this once: {key}");
+    }
+    if dev {
+        println!("development node: no key is needed, one tenant `dev`");
+    }
+    println!("listening on {}://{address}", if tls { "https" } else { "http" });
+}
+
+/// Not ready, then idle or out of time. A second signal ends the wait.
+async fn drain(node: &Node, terminate: &mut tokio::signal::unix::Signal, interrupt: &mut tokio::signal::unix::Signal) {
+    let grace = node.settings.grace.0;
+    tracing::info!(grace = ?grace, "stopping: finishing what is in flight");
+    node.begin_drain();
+    tokio::select! {
+        () = node.idle() => {}
+        () = tokio::time::sleep(grace) => tracing::warn!("work was still in flight after the grace period"),
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+}
+
+fn tls(settings: &Settings) -> anyhow::Result<TlsAcceptor> {
+    let (cert, key) = (&settings.tls_cert, &settings.tls_key);
+    let chain: Result<Vec<_>, _> =
+        CertificateDer::pem_file_iter(cert).with_context(|| format!("`tls_cert` = `{}`", cert.display()))?.collect();
+    let chain = chain.with_context(|| format!("`tls_cert` = `{}`", cert.display()))?;
+    ensure!(!chain.is_empty(), "`tls_cert` = `{}` holds no certificate", cert.display());
+    let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("`tls_key` = `{}`", key.display()))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .context("`tls_cert` and `tls_key` do not fit together")?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// Accepts until told to close, then waits for the connections that are open.
+async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, node: Arc<Node>, mut closing: watch::Receiver<bool>) {
+    let slots = Arc::new(Semaphore::new(node.settings.max_connections as usize));
+    let router = api::router(node.clone());
+    loop {
+        let accepted = tokio::select! {
+            accepted = next(&listener, &slots) => accepted,
+            _ = closing.changed() => break,
+        };
+        let (socket, slot) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, most likely: some will be free again soon.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        tokio::spawn(connection(socket, slot, tls.clone(), router.clone(), node.clone(), closing.clone()));
+    }
+    drop(listener);
+    // All slots are free when all connections are closed.
+    slots.acquire_many(node.settings.max_connections).await.ok();
+}
+
+async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
+    let (socket, _) = listener.accept().await?;
+    Ok((socket, slot))
+}
+
+async fn connection(
+    socket: TcpStream,
+    _slot: OwnedSemaphorePermit,
+    tls: Option<TlsAcceptor>,
+    router: Router,
+    node: Arc<Node>,
+    closing: watch::Receiver<bool>,
+) {
+    let (read_limit, write_limit) = (node.settings.header_timeout.0, node.settings.write_timeout.0);
+    let outcome = async {
+        socket.set_nodelay(true)?;
+        let socket = WriteTimeout::new(socket, write_limit);
+        match tls {
+            None => speak(socket, router, read_limit, closing).await,
+            Some(tls) => {
+                let handshake = tokio::time::timeout(read_limit, tls.accept(socket));
+                speak(handshake.await??, router, read_limit, closing).await
+            }
+        }
+    };
+    if let Err(error) = outcome.await {
+        tracing::debug!(%error, "a connection ended badly");
+    }
+}
+
+async fn speak(
+    io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    router: Router,
+    read_limit: Duration,
+    mut closing: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let mut builder = http1::Builder::new();
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(read_limit)
+        .max_buf_size(MAX_HEAD)
+        .max_headers(MAX_HEADERS);
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(router)));
+    tokio::select! {
+        ended = connection.as_mut() => return Ok(ended?),
+        _ = closing.changed() => connection.as_mut().graceful_shutdown(),
+    }
+    Ok(connection.await?)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use serde::{Deserialize, Serialize};
 
@@ -101,6 +101,8 @@ pub struct Tenant {
     /// Linear memory and bodies in flight.
     pub memory: Arc<Account>,
     pub rate: RateLimiter,
+    /// The usage that is on disk.
+    stored_usage: Mutex<Usage>,
     /// How far the tenant's share of CPU has run; see [`crate::sandbox::Turns`].
     pub virtual_time: AtomicU64,
     quota: RwLock<Arc<Quota>>,
@@ -114,6 +116,7 @@ impl Tenant {
             name,
             created_ms,
             ledger: Ledger::from_usage(usage),
+            stored_usage: Mutex::new(usage.clone()),
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             rate: RateLimiter::new(quota.requests_per_second),
             virtual_time: AtomicU64::new(0),
@@ -308,10 +311,16 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// The ledger's records, for the next periodic write.
+    /// What has changed in the ledger since the last time, for the next periodic write.
     pub fn usage_batch(&self) -> Result<Batch, MetaError> {
         self.list().iter().try_fold(Batch::default(), |batch, tenant| {
-            batch.put(&UsageRecord { tenant: tenant.id, usage: tenant.ledger.usage() })
+            let usage = tenant.ledger.usage();
+            let mut stored = tenant.stored_usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if *stored == usage {
+                return Ok(batch);
+            }
+            *stored = usage.clone();
+            batch.put(&UsageRecord { tenant: tenant.id, usage })
         })
     }
 

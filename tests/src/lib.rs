@@ -1,1 +1,12 @@
+//! What the end-to-end tests and benchmarks share: nodes that are really started, clients that really connect, components
+//! that are really built.
+//!
+//! - [`node`]: a `weft serve` process on a free port with a data directory of its own
+//! - [`http`]: requests to it
+//! - [`components`]: functions and guests of this repository, built once per test run
+//! - [`guests`]: components that no compiler would make
 
+pub mod components;
+pub mod guests;
+pub mod http;
+pub mod node;

@@ -13,6 +13,7 @@ use ureq::http::{Method, Request, Response, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Proxy};
 
+use crate::api::problem::TYPE_PREFIX;
 use crate::api::types::Problem;
 
 mod calls;
@@ -42,8 +43,8 @@ pub enum ClientError {
     #[error("the answer ended before it was whole: {0}")]
     Cut(String),
     /// The node said no.
-    #[error("{}", if .0.detail.is_empty() { &.0.title } else { &.0.detail })]
-    Problem(Box<Problem>),
+    #[error("{}", if problem.detail.is_empty() { &problem.title } else { &problem.detail })]
+    Problem { problem: Box<Problem>, path: String },
     #[error("{url} answered with status {status}, but not as a weft node does")]
     Foreign { url: String, status: u16 },
 }
@@ -76,6 +77,14 @@ pub struct Client {
     agent: Agent,
     base: String,
     key: Option<String>,
+}
+
+impl ClientError {
+    /// What kind of problem the node named, without the prefix that all of them have.
+    pub fn kind(&self) -> Option<&str> {
+        let Self::Problem { problem, .. } = self else { return None };
+        Some(problem.kind.strip_prefix(TYPE_PREFIX).unwrap_or(&problem.kind))
+    }
 }
 
 impl Client {
@@ -116,7 +125,8 @@ impl Client {
 
     /// Sends a request; anything but success is an error.
     fn send(&self, ask: Ask<'_>) -> Result<Response<ureq::Body>, ClientError> {
-        let mut request = Request::builder().method(ask.method).uri(format!("{}{}", self.base, ask.path));
+        let path = ask.path;
+        let mut request = Request::builder().method(ask.method).uri(format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -130,7 +140,7 @@ impl Client {
             Some(body) => self.run(request.body(body), ask.wait),
             None => self.run(request.body(()), ask.wait),
         }?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response)) }
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response, path)) }
     }
 
     fn run(
@@ -163,13 +173,13 @@ impl Client {
         Ok(bytes)
     }
 
-    fn refusal(&self, response: Response<ureq::Body>) -> ClientError {
+    fn refusal(&self, response: Response<ureq::Body>, path: String) -> ClientError {
         let status = response.status().as_u16();
         let mut text = Vec::new();
         match response.into_body().into_reader().take(MAX_PROBLEM).read_to_end(&mut text) {
             Err(error) => self.failed(error.into()),
             Ok(_) => match serde_json::from_slice(&text) {
-                Ok(problem) => ClientError::Problem(Box::new(problem)),
+                Ok(problem) => ClientError::Problem { problem: Box::new(problem), path },
                 Err(_) => ClientError::Foreign { url: self.base.clone(), status },
             },
         }
@@ -235,7 +245,7 @@ mod tests {
              {\"type\":\"function-not-found\",\"title\":\"t\",\"status\":404,\"detail\":\"no function\"}  ",
         );
         match client.node() {
-            Err(ClientError::Problem(problem)) => assert_eq!(problem.detail, "no function"),
+            Err(ClientError::Problem { problem, .. }) => assert_eq!(problem.detail, "no function"),
             other => panic!("{other:?}"),
         }
     }

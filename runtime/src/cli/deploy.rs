@@ -8,11 +8,13 @@ use clap::Args;
 use super::client::Client;
 use super::output::{Output, bytes, short_version};
 use crate::api::types::DeployOutcome;
+use crate::build;
 use crate::names::Name;
 
 #[derive(Args)]
 pub struct DeployArgs {
     /// A component (`.wasm`), or the folder or Cargo.toml of a crate to build first
+    #[arg(default_value = ".")]
     path: PathBuf,
     /// The function's name [default: the file's or the package's]
     #[arg(long)]
@@ -20,7 +22,7 @@ pub struct DeployArgs {
 }
 
 pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
-    let file = component_file(&args.path)?;
+    let file = component_file(&args.path, out.is_quiet())?;
     let name = args.name.map_or_else(|| name_of(&file), Ok)?;
     let component = std::fs::read(&file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let deployed = client.deploy(&name, &component)?;
@@ -34,9 +36,9 @@ pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()
 }
 
 /// The component itself; a crate is built to get it.
-fn component_file(path: &Path) -> anyhow::Result<PathBuf> {
+fn component_file(path: &Path, quiet: bool) -> anyhow::Result<PathBuf> {
     if path.is_dir() || path.file_name().is_some_and(|name| name == "Cargo.toml") {
-        anyhow::bail!("`{}` has to be built first: run `weft build` and deploy what it makes", path.display());
+        return Ok(build::build(path, &build::Options { quiet, ..Default::default() })?.path);
     }
     Ok(path.to_owned())
 }

@@ -46,6 +46,10 @@ impl Output {
         self.json
     }
 
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
     /// The value as JSON, or what `human` makes of it.
     pub fn show<T: Serialize>(&self, value: &T, human: impl FnOnce() -> String) -> anyhow::Result<()> {
         let text = if self.json { serde_json::to_string(value)? + "\n" } else { human() };

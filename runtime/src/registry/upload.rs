@@ -37,6 +37,11 @@ impl Upload {
         Ok(Self { file: File::from_std(file), path, hasher: Hasher::default(), size: 0, limit })
     }
 
+    /// How much has come.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// How much more may come.
     pub fn room(&self) -> u64 {
         self.limit - self.size

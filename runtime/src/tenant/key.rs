@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq;
 
-use crate::digest::Digest;
+use crate::digest::{Digest, hex};
 
 const PREFIX: &str = "weft_";
 const ID_DIGITS: usize = 16;
@@ -40,7 +40,7 @@ impl Key {
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut bytes = [0; (ID_DIGITS + PROOF_DIGITS) / 2];
         getrandom::fill(&mut bytes)?;
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let digits = hex(&bytes);
         let (id, proof) = digits.split_at(ID_DIGITS);
         Ok(Self { id: KeyId(id.to_owned()), proof: proof.to_owned() })
     }
@@ -71,7 +71,7 @@ impl Key {
 
 impl KeyHash {
     pub fn matches(&self, key: &Key) -> bool {
-        self.0.hex().as_bytes().ct_eq(key.hash().0.hex().as_bytes()).into()
+        self.0.as_bytes().ct_eq(key.hash().0.as_bytes()).into()
     }
 
     /// A hash that no key matches, to spend the same time on an unknown id as on a wrong proof.

@@ -1,0 +1,4 @@
+#[weft_sdk::function]
+struct Task;
+
+fn main() {}

@@ -1,0 +1,55 @@
+//! Who is calling: extractors that every handler names in its arguments, so that a route without one is easy to see.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+
+use super::problem::{ApiError, Kind};
+use crate::node::Node;
+use crate::tenant::{Principal, Tenant};
+
+/// A tenant, within its request rate.
+pub struct AsTenant(pub Arc<Tenant>);
+
+/// The operator.
+pub struct AsOperator;
+
+fn authenticate(parts: &Parts, node: &Node) -> Result<Principal, ApiError> {
+    let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let key = header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    node.authenticate(key.map(|(_, key)| key.trim())).ok_or_else(|| {
+        ApiError::new(Kind::Unauthenticated, "send `Authorization: Bearer KEY` with a key of this node")
+    })
+}
+
+impl FromRequestParts<Arc<Node>> for AsTenant {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
+        let tenant = match authenticate(parts, node)? {
+            Principal::Tenant(tenant) | Principal::Developer(tenant) => tenant,
+            Principal::Operator => {
+                return Err(ApiError::new(Kind::Forbidden, "this is a tenant's route: use a tenant's key"));
+            }
+        };
+        let rate = tenant.quota().requests_per_second;
+        tenant.rate.take(rate).map_err(|wait| {
+            let detail = format!("more than `requests_per_second` = {rate}");
+            ApiError::new(Kind::RateLimited, detail).limit("requests_per_second").retry_after(wait.as_secs() + 1)
+        })?;
+        Ok(Self(tenant))
+    }
+}
+
+impl FromRequestParts<Arc<Node>> for AsOperator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
+        match authenticate(parts, node)? {
+            Principal::Operator | Principal::Developer(_) => Ok(Self),
+            Principal::Tenant(_) => Err(ApiError::new(Kind::Forbidden, "this is the operator's route")),
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Invocation: body in, body out.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use axum::response::Response;
+use bytes::Bytes;
+
+use super::auth::AsTenant;
+use super::problem::{ApiError, Kind};
+use super::request::{self, Pieces};
+use super::types::Problem;
+use crate::host::Request;
+use crate::logs::invocation_id;
+use crate::node::{Invoked, Node, Receipt};
+use crate::tenant::Charge;
+
+const SEED: HeaderName = HeaderName::from_static("weft-seed");
+const INVOCATION: HeaderName = HeaderName::from_static("weft-invocation");
+const VERSION: HeaderName = HeaderName::from_static("weft-version");
+const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
+
+/// Call a function: it gets the body and its content type, and answers with its own.
+#[utoipa::path(
+    post, path = "/v1/functions/{name}/invoke", tag = "functions", operation_id = "invoke",
+    params(
+        ("name" = String, Path),
+        ("weft-seed" = Option<u64>, Header, description = "The seed of the invocation's randomness; random if absent"),
+    ),
+    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "The function's answer", body = Vec<u8>, content_type = "application/octet-stream",
+            headers(
+                ("weft-invocation" = String, description = "The id of this invocation"),
+                ("weft-version" = String, description = "The version that ran"),
+                ("weft-seed" = u64, description = "The seed of the randomness it had"),
+                ("server-timing" = String, description = "`cold`: making the instance; `run`: all of it; in milliseconds"),
+            )),
+        (status = 422, description = "The function answered with an error", body = Problem, content_type = "application/problem+json"),
+        (status = 429, description = "Too many at once: see Retry-After", body = Problem, content_type = "application/problem+json"),
+        (status = 502, description = "The function trapped or exceeded a limit", body = Problem, content_type = "application/problem+json"),
+        (status = 504, description = "The function took too long", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn invoke(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let seed = seed(&headers)?;
+    // An unknown name is refused before its body is read.
+    node.registry.get(tenant.id, &name)?;
+    let mut charge = Charge::none(tenant.memory.clone());
+    let pieces = Pieces::new(body, node.settings.body_timeout.0);
+    let body = request::read(pieces, node.settings.max_body.0, "max_body", &mut charge).await?;
+    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
+    let invoked = node.invoke(&tenant, &name, Request { content_type, body }, seed, charge).await?;
+    Ok(answer(invoked))
+}
+
+fn seed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
+    let Some(value) = headers.get(SEED) else { return Ok(None) };
+    let seed = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+    seed.map(Some).ok_or_else(|| ApiError::new(Kind::InvalidRequest, "`weft-seed` must be a number from 0 to 2^64 - 1"))
+}
+
+fn answer(invoked: Invoked) -> Response {
+    let Invoked { response, receipt, charge } = invoked;
+    let mut answer = Response::new(Body::from(Bytes::from_owner(Held { bytes: response.body, _charge: charge })));
+    let content_type = match response.content_type.as_str() {
+        "" => DEFAULT_CONTENT_TYPE,
+        given => given,
+    };
+    // A content type that is not a header value cannot be sent, and is the function's to mend; the bytes are still good.
+    let content_type = HeaderValue::from_str(content_type);
+    let content_type = content_type.unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    describe(headers, &receipt);
+    answer
+}
+
+fn describe(headers: &mut HeaderMap, receipt: &Receipt) {
+    let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
+    let (cold, run) = (milliseconds(receipt.spent.cold_start), milliseconds(receipt.spent.wall));
+    headers.insert(SEED, receipt.seed.into());
+    for (name, text) in [
+        (INVOCATION, invocation_id(receipt.invocation)),
+        (VERSION, receipt.version.to_string()),
+        (SERVER_TIMING, format!("cold;dur={cold:.4}, run;dur={run:.4}")),
+    ] {
+        // Digits and letters of our own: always a header value.
+        headers.extend(HeaderValue::try_from(text).ok().map(|value| (name, value)));
+    }
+}
+
+/// A response's bytes, counted until they are sent.
+struct Held {
+    bytes: Vec<u8>,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}

@@ -1,0 +1,226 @@
+//! Errors as RFC 9457 problems. Each kind is declared once, with its status and title; this is where the errors of the
+//! inner layers, which know no HTTP, become answers.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+use super::types::Problem;
+use crate::logs::invocation_id;
+use crate::meta::MetaError;
+use crate::names::BadName;
+use crate::node::InvokeFailure;
+use crate::registry::RegistryError;
+use crate::sandbox::{CompileError, InvokeError, LimitHit};
+use crate::tenant::{OverLimit, TenantError};
+
+/// The prefix of a problem's type.
+pub const TYPE_PREFIX: &str = "urn:weft:problem:";
+
+macro_rules! kinds {
+    ($($kind:ident = $slug:literal, $status:ident, $title:literal;)+) => {
+        /// What kinds of problem there are.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Kind {
+            $(#[doc = $title] $kind,)+
+        }
+
+        impl Kind {
+            /// Every kind: slug, status, title.
+            pub const ALL: &[(&str, u16, &str)] = &[$(($slug, StatusCode::$status.as_u16(), $title)),+];
+
+            pub fn slug(self) -> &'static str {
+                match self { $(Self::$kind => $slug,)+ }
+            }
+
+            pub fn status(self) -> StatusCode {
+                match self { $(Self::$kind => StatusCode::$status,)+ }
+            }
+
+            pub fn title(self) -> &'static str {
+                match self { $(Self::$kind => $title,)+ }
+            }
+        }
+    };
+}
+
+kinds! {
+    InvalidRequest = "invalid-request", BAD_REQUEST, "The request is not understood";
+    Unauthenticated = "unauthenticated", UNAUTHORIZED, "No valid key was given";
+    Forbidden = "forbidden", FORBIDDEN, "This key may not do that";
+    QuotaExceeded = "quota-exceeded", FORBIDDEN, "A quota of the tenant is used up";
+    NotFound = "not-found", NOT_FOUND, "There is no such thing";
+    MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "This route does not take that method";
+    Timeout = "request-timeout", REQUEST_TIMEOUT, "The request took too long to arrive";
+    Conflict = "conflict", CONFLICT, "That does not fit what is there";
+    TooLarge = "too-large", PAYLOAD_TOO_LARGE, "The request is too large";
+    InvalidComponent = "invalid-component", UNPROCESSABLE_ENTITY, "The component cannot be run";
+    CompileLimit = "compile-limit", UNPROCESSABLE_ENTITY, "Compiling the component takes too much";
+    FunctionError = "function-error", UNPROCESSABLE_ENTITY, "The function answered with an error";
+    RateLimited = "rate-limited", TOO_MANY_REQUESTS, "Too many requests";
+    Busy = "busy", TOO_MANY_REQUESTS, "Too many invocations are waiting";
+    Internal = "internal", INTERNAL_SERVER_ERROR, "The node failed";
+    Trapped = "function-trapped", BAD_GATEWAY, "The function trapped";
+    LimitExceeded = "limit-exceeded", BAD_GATEWAY, "The function exceeded a limit";
+    Draining = "draining", SERVICE_UNAVAILABLE, "The node is stopping";
+    DeadlineExceeded = "deadline-exceeded", GATEWAY_TIMEOUT, "The function took too long";
+}
+
+/// An error on its way out.
+#[derive(Debug)]
+pub struct ApiError {
+    pub kind: Kind,
+    detail: String,
+    limit: Option<&'static str>,
+    function_error: Option<&'static str>,
+    invocation: Option<u64>,
+    retry_after: Option<u64>,
+}
+
+impl ApiError {
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        let detail = detail.into();
+        Self { kind, detail, limit: None, function_error: None, invocation: None, retry_after: None }
+    }
+
+    pub fn not_found(what: &str) -> Self {
+        Self::new(Kind::NotFound, what)
+    }
+
+    pub fn limit(mut self, name: &'static str) -> Self {
+        self.limit = Some(name);
+        self
+    }
+
+    /// When to come back, in seconds.
+    pub fn retry_after(mut self, seconds: u64) -> Self {
+        self.retry_after = Some(seconds.max(1));
+        self
+    }
+
+    /// What went wrong inside is for the operator's log; the caller is only told that it did.
+    fn internal(error: &dyn std::fmt::Display) -> Self {
+        tracing::error!(%error, "a request failed");
+        Self::new(Kind::Internal, "the node could not do this; its log says why")
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let problem = Problem {
+            kind: format!("{TYPE_PREFIX}{}", self.kind.slug()),
+            title: self.kind.title().to_owned(),
+            status: self.kind.status().as_u16(),
+            detail: self.detail,
+            limit: self.limit.map(str::to_owned),
+            function_error: self.function_error.map(str::to_owned),
+            invocation: self.invocation.map(invocation_id),
+        };
+        let mut response = (self.kind.status(), Json(problem)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.kind == Kind::Unauthenticated {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response.extensions_mut().insert(self.kind);
+        response
+    }
+}
+
+impl From<BadName> for ApiError {
+    fn from(error: BadName) -> Self {
+        Self::new(Kind::InvalidRequest, error.to_string())
+    }
+}
+
+impl From<MetaError> for ApiError {
+    fn from(error: MetaError) -> Self {
+        Self::internal(&error)
+    }
+}
+
+impl From<anyhow::Error> for ApiError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::internal(&format!("{error:#}"))
+    }
+}
+
+impl From<TenantError> for ApiError {
+    fn from(error: TenantError) -> Self {
+        match error {
+            TenantError::NotFound(_) => Self::new(Kind::NotFound, error.to_string()),
+            TenantError::Exists(_) => Self::new(Kind::Conflict, error.to_string()),
+            TenantError::Randomness(_) | TenantError::Meta(_) => Self::internal(&error),
+        }
+    }
+}
+
+impl From<RegistryError> for ApiError {
+    fn from(error: RegistryError) -> Self {
+        let text = error.to_string();
+        match error {
+            RegistryError::NotFound(_) | RegistryError::NoSuchVersion { .. } => Self::new(Kind::NotFound, text),
+            RegistryError::Ambiguous { .. } => Self::new(Kind::InvalidRequest, text),
+            RegistryError::NoEarlierVersion(_) | RegistryError::VersionActive { .. } => Self::new(Kind::Conflict, text),
+            RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
+            RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
+            RegistryError::Compile(error) => Self::from(error),
+            RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),
+        }
+    }
+}
+
+impl From<CompileError> for ApiError {
+    fn from(error: CompileError) -> Self {
+        let text = error.to_string();
+        match error {
+            CompileError::Refused(_) => Self::new(Kind::InvalidComponent, text),
+            CompileError::TooLong(_) => Self::new(Kind::CompileLimit, text).limit("compile_timeout"),
+            CompileError::TooMuchMemory(_) => Self::new(Kind::CompileLimit, text).limit("compile_memory"),
+            CompileError::TooLarge(_) => Self::new(Kind::CompileLimit, text).limit("max_artifact"),
+            CompileError::Busy(_) => Self::new(Kind::Busy, text).limit("compile_waiting").retry_after(5),
+            CompileError::Failed(_) => Self::internal(&text),
+        }
+    }
+}
+
+impl From<OverLimit> for ApiError {
+    fn from(error: OverLimit) -> Self {
+        let text = format!("{error}: fewer or smaller requests at once, or ask the operator for more");
+        Self::new(Kind::Busy, text).limit(error.name).retry_after(1)
+    }
+}
+
+impl From<InvokeFailure> for ApiError {
+    fn from(failure: InvokeFailure) -> Self {
+        let text = failure.to_string();
+        match failure {
+            InvokeFailure::Registry(error) => error.into(),
+            InvokeFailure::Busy(_) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
+            InvokeFailure::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
+            InvokeFailure::Draining => Self::new(Kind::Draining, text).retry_after(1),
+            InvokeFailure::Randomness(_) => Self::internal(&text),
+            InvokeFailure::Failed { error, receipt } => {
+                let mut answer = match error {
+                    InvokeError::Host(_) => Self::internal(&text),
+                    InvokeError::Trap { .. } => Self::new(Kind::Trapped, text),
+                    InvokeError::Limit(hit @ (LimitHit::Cpu(_) | LimitHit::Wall(_))) => {
+                        Self::new(Kind::DeadlineExceeded, text).limit(hit.name())
+                    }
+                    InvokeError::Limit(hit) => Self::new(Kind::LimitExceeded, text).limit(hit.name()),
+                    InvokeError::Function { kind, message } => {
+                        let mut answer = Self::new(Kind::FunctionError, message);
+                        answer.function_error = Some(kind);
+                        answer
+                    }
+                };
+                answer.invocation = Some(receipt.invocation);
+                answer
+            }
+        }
+    }
+}

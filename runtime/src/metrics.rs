@@ -1,0 +1,167 @@
+//! What Prometheus sees. No label holds anything that a tenant chooses, so that neither their number nor their names leak.
+
+use std::time::Duration;
+
+use prometheus_client::encoding::{EncodeLabelSet, text::encode};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::sandbox::InvokeError;
+use crate::tenant::Spent;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabel {
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ProblemLabel {
+    r#type: &'static str,
+}
+
+/// The node as it is when it is scraped.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Occupancy {
+    pub instances: u32,
+    pub max_instances: u32,
+    pub waiting: u32,
+    pub waiting_for_cpu: usize,
+    pub memory: u64,
+    pub max_memory: u64,
+    pub tenants: usize,
+    pub functions: usize,
+    pub loaded: usize,
+    pub loaded_bytes: u64,
+    pub draining: bool,
+}
+
+#[derive(Default)]
+struct Gauges {
+    instances: Gauge,
+    max_instances: Gauge,
+    waiting: Gauge,
+    waiting_for_cpu: Gauge,
+    memory: Gauge,
+    max_memory: Gauge,
+    tenants: Gauge,
+    functions: Gauge,
+    loaded: Gauge,
+    loaded_bytes: Gauge,
+    draining: Gauge,
+}
+
+pub struct Metrics {
+    registry: Registry,
+    invocations: Family<OutcomeLabel, Counter>,
+    problems: Family<ProblemLabel, Counter>,
+    deploys: Counter,
+    cold_start: Histogram,
+    invoke: Histogram,
+    gauges: Gauges,
+}
+
+/// From 10 microseconds to 84 seconds, each bucket twice the one before.
+fn buckets() -> impl Iterator<Item = f64> {
+    (0..24).map(|power| 10e-6 * f64::from(1u32 << power))
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("weft");
+        let (cold_start, invoke) = (Histogram::new(buckets()), Histogram::new(buckets()));
+        let invocations = Family::<OutcomeLabel, Counter>::default();
+        let problems = Family::<ProblemLabel, Counter>::default();
+        let (deploys, gauges) = (Counter::default(), Gauges::default());
+        registry.register("invocations", "Invocations that got an instance, by how they ended", invocations.clone());
+        registry.register("problems", "Requests that were answered with an error, by its type", problems.clone());
+        registry.register("deploys", "Components uploaded and accepted", deploys.clone());
+        registry.register_with_unit(
+            "cold_start",
+            "From the wish for an instance until it can be called",
+            Unit::Seconds,
+            cold_start.clone(),
+        );
+        registry.register_with_unit("invoke", "A whole invocation, with its cold start", Unit::Seconds, invoke.clone());
+        for (name, help, gauge) in [
+            ("instances", "Instances that exist now", &gauges.instances),
+            ("instances_max", "Instances that may exist at once", &gauges.max_instances),
+            ("invocations_waiting", "Invocations that wait for an instance", &gauges.waiting),
+            ("guests_waiting_for_cpu", "Guests that wait for their turn to compute", &gauges.waiting_for_cpu),
+            ("memory_bytes", "Linear memory and bodies in flight", &gauges.memory),
+            ("memory_max_bytes", "What memory_bytes may reach", &gauges.max_memory),
+            ("tenants", "Tenants", &gauges.tenants),
+            ("functions", "Deployed functions of all tenants", &gauges.functions),
+            ("components_loaded", "Compiled components in memory", &gauges.loaded),
+            ("components_loaded_bytes", "Bytes of compiled components in memory", &gauges.loaded_bytes),
+            ("draining", "1 while the node is stopping", &gauges.draining),
+        ] {
+            registry.register(name, help, gauge.clone());
+        }
+        Self { registry, invocations, problems, deploys, cold_start, invoke, gauges }
+    }
+}
+
+impl Metrics {
+    pub fn count_invocation(&self, error: Option<&InvokeError>, spent: &Spent) {
+        let outcome = match error {
+            None => "ok",
+            Some(InvokeError::Function { .. }) => "function_error",
+            Some(InvokeError::Limit(_)) => "limit",
+            Some(InvokeError::Trap { .. }) => "trap",
+            Some(InvokeError::Host(_)) => "host",
+        };
+        self.invocations.get_or_create(&OutcomeLabel { outcome }).inc();
+        if spent.cold_start > Duration::ZERO {
+            self.cold_start.observe(spent.cold_start.as_secs_f64());
+        }
+        self.invoke.observe(spent.wall.as_secs_f64());
+    }
+
+    pub fn count_problem(&self, kind: &'static str) {
+        self.problems.get_or_create(&ProblemLabel { r#type: kind }).inc();
+    }
+
+    pub fn count_deploy(&self) {
+        self.deploys.inc();
+    }
+
+    /// The text that Prometheus reads.
+    pub fn render(&self, now: Occupancy) -> Result<String, std::fmt::Error> {
+        let count = |gauge: &Gauge, value: usize| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let bytes = |gauge: &Gauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        let gauges = &self.gauges;
+        bytes(&gauges.instances, now.instances.into());
+        bytes(&gauges.max_instances, now.max_instances.into());
+        bytes(&gauges.waiting, now.waiting.into());
+        count(&gauges.waiting_for_cpu, now.waiting_for_cpu);
+        bytes(&gauges.memory, now.memory);
+        bytes(&gauges.max_memory, now.max_memory);
+        count(&gauges.tenants, now.tenants);
+        count(&gauges.functions, now.functions);
+        count(&gauges.loaded, now.loaded);
+        bytes(&gauges.loaded_bytes, now.loaded_bytes);
+        bytes(&gauges.draining, now.draining.into());
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_begin_at_ten_microseconds() {
+        let metrics = Metrics::default();
+        let spent = Spent { cold_start: Duration::from_micros(15), ..Spent::default() };
+        metrics.count_invocation(None, &spent);
+        let text = metrics.render(Occupancy::default()).unwrap();
+        assert!(text.contains("weft_cold_start_seconds_bucket{le=\"0.00001\"} 0"), "{text}");
+        assert!(text.contains("weft_cold_start_seconds_bucket{le=\"0.00002\"} 1"), "{text}");
+        assert!(text.contains("weft_invocations_total{outcome=\"ok\"} 1"), "{text}");
+    }
+}

@@ -1,0 +1,332 @@
+//! A node: every part put together, and what can be asked of it. Knows nothing of HTTP.
+//!
+//! The only place that constructs backends. Whatever runs by the clock (the ledger's and logs' periodic write) starts
+//! here, and so does the orderly stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use crate::blob::{BlobStore, LocalBlobs};
+use crate::config::Settings;
+use crate::data_dir::DataDir;
+use crate::host::{Request, Response};
+use crate::logs::{LogSink, Logs};
+use crate::meta::{Batch, MetaError, Metadata};
+use crate::metrics::{Metrics, Occupancy};
+use crate::names::Name;
+use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
+use crate::sandbox::{Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, LimitHit, Permit, Sandbox};
+use crate::tenant::{Account, Charge, Key, OverLimit, Principal, Quota, Spent, Tenant, TenantError, Tenants};
+
+/// How often the ledger and the logs are written to disk; what a killed node forgets at most.
+const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// Uploads on their way in at once, on the node and of one tenant.
+const MAX_UPLOADS: u32 = 256;
+const MAX_UPLOADS_PER_TENANT: u32 = 4;
+
+/// The tenant of a node that runs with `--dev`.
+const DEV_TENANT: &str = "dev";
+
+pub struct Node {
+    pub settings: Settings,
+    pub tenants: Tenants,
+    pub registry: Registry,
+    pub logs: Logs,
+    pub metrics: Metrics,
+    pub blobs: Arc<dyn BlobStore>,
+    pub metadata: Arc<Metadata>,
+    sandbox: Arc<Sandbox>,
+    memory: Arc<Account>,
+    uploads: Arc<Gate>,
+    developer: Option<Arc<Tenant>>,
+    invocations: AtomicU64,
+    stopping: Arc<AtomicBool>,
+    draining: watch::Sender<bool>,
+    active: watch::Sender<usize>,
+    _data: DataDir,
+}
+
+/// An answered invocation.
+pub struct Invoked {
+    pub response: Response,
+    pub receipt: Receipt,
+    /// Counts the response's bytes until they are sent.
+    pub charge: Charge,
+}
+
+/// What is told of an invocation beside its answer.
+#[derive(Clone, Debug)]
+pub struct Receipt {
+    pub invocation: u64,
+    pub version: crate::digest::Digest,
+    pub seed: u64,
+    pub spent: Spent,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum InvokeFailure {
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    #[error("{0}")]
+    Busy(#[from] GateFull),
+    #[error("no instance became free within `queue_timeout` = {0} ms")]
+    QueueTimeout(u128),
+    #[error("the node is stopping")]
+    Draining,
+    #[error("no randomness for a seed: {0}")]
+    Randomness(#[from] getrandom::Error),
+    #[error("{error}")]
+    Failed { error: InvokeError, receipt: Box<Receipt> },
+}
+
+impl Node {
+    /// Opens the data directory and everything in it. The second part is the operator's key, when one was just made.
+    pub async fn start(settings: Settings, dev: bool) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
+        let data = DataDir::open(&settings.data_dir)?;
+        let metadata = Metadata::open(&data.metadata())?;
+        let blobs: Arc<dyn BlobStore> = Arc::new(LocalBlobs::new(data.blobs()));
+        let sandbox = Arc::new(Sandbox::new(settings.sandbox())?);
+        let memory = Account::new("max_memory", settings.memory(), None);
+        let tenants = Tenants::load(metadata.clone(), memory.clone())?;
+        let compiler = Compiler::new(this_program()?, settings.compile());
+        let registry = Registry::load(
+            metadata.clone(),
+            blobs.clone(),
+            sandbox.clone(),
+            compiler,
+            data.artifacts(),
+            data.staging(),
+            settings.loaded_bytes.0,
+        )
+        .await?;
+        let logs = Logs::load(&metadata)?;
+        let (developer, key) = if dev {
+            (Some(developer(&tenants, &settings.quota).await?), None)
+        } else if tenants.has_operator() {
+            (None, None)
+        } else {
+            (None, Some(tenants.issue_operator_key().await?))
+        };
+        let mut start = [0; 8];
+        getrandom::fill(&mut start)?;
+        let uploads = Gate::new(GateLimits { places: MAX_UPLOADS, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
+        let node = Arc::new(Self {
+            settings,
+            tenants,
+            registry,
+            logs,
+            metrics: Metrics::default(),
+            blobs,
+            metadata,
+            sandbox,
+            memory,
+            uploads,
+            developer,
+            invocations: AtomicU64::new(u64::from_le_bytes(start)),
+            stopping: Arc::default(),
+            draining: watch::channel(false).0,
+            active: watch::channel(0).0,
+            _data: data,
+        });
+        tokio::spawn(flush_periodically(Arc::downgrade(&node)));
+        Ok((node, key))
+    }
+
+    /// Who holds this key. With `--dev` it does not matter.
+    pub fn authenticate(&self, key: Option<&str>) -> Option<Principal> {
+        match &self.developer {
+            Some(tenant) => Some(Principal::Developer(tenant.clone())),
+            None => self.tenants.authenticate(key?),
+        }
+    }
+
+    pub fn is_draining(&self) -> bool {
+        *self.draining.borrow()
+    }
+
+    /// Changes to `true` once, when the node begins to stop.
+    pub fn draining(&self) -> watch::Receiver<bool> {
+        self.draining.subscribe()
+    }
+
+    /// No new work from here on; functions that ask are told to come to an end.
+    pub fn begin_drain(&self) {
+        self.stopping.store(true, Relaxed);
+        self.draining.send_replace(true);
+    }
+
+    /// Counts a request as in flight until the result is dropped.
+    pub fn begin_request(&self) -> ActiveRequest<'_> {
+        self.active.send_modify(|active| *active += 1);
+        ActiveRequest(&self.active)
+    }
+
+    /// Waits until no request is in flight.
+    pub async fn idle(&self) {
+        // The sender lives in `self`, so the wait cannot fail.
+        self.active.subscribe().wait_for(|active| *active == 0).await.ok();
+    }
+
+    pub fn occupancy(&self) -> Occupancy {
+        let (functions, loaded, loaded_bytes) = self.registry.occupancy();
+        Occupancy {
+            instances: self.sandbox.gate().inside(),
+            max_instances: self.settings.max_instances,
+            waiting: self.sandbox.gate().waiting(),
+            waiting_for_cpu: self.sandbox.turns().waiting(),
+            memory: self.memory.used(),
+            max_memory: self.settings.memory(),
+            tenants: self.tenants.list().len(),
+            functions,
+            loaded,
+            loaded_bytes,
+            draining: self.is_draining(),
+        }
+    }
+
+    /// A place for a component to arrive in; waits while too many others do.
+    pub async fn begin_upload(&self, tenant: &Tenant) -> Result<(Upload, Permit), InvokeFailure> {
+        if self.is_draining() {
+            return Err(InvokeFailure::Draining);
+        }
+        let permit = self.uploads.enter(tenant.id, MAX_UPLOADS_PER_TENANT).await?;
+        let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
+        Ok((upload, permit))
+    }
+
+    pub async fn deploy(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        name: Name,
+        upload: Upload,
+    ) -> Result<(Arc<Function>, Deployed), RegistryError> {
+        let bytes = upload.size();
+        // A task of its own: a caller that goes away after the upload does not stop the deploy half-way.
+        let (node, owner) = (self.clone(), tenant.clone());
+        let deploy = tokio::spawn(async move { node.registry.deploy(&owner, name, upload).await });
+        let deployed = deploy.await.map_err(|error| RegistryError::Io {
+            what: "the deploy was interrupted".to_owned(),
+            error: std::io::Error::other(error),
+        })??;
+        tenant.ledger.charge_deploy(bytes);
+        self.metrics.count_deploy();
+        Ok(deployed)
+    }
+
+    /// Runs a function once. `charge` counts the request's bytes; it is given back with the answer.
+    pub async fn invoke(
+        &self,
+        tenant: &Arc<Tenant>,
+        name: &str,
+        request: Request,
+        seed: Option<u64>,
+        mut charge: Charge,
+    ) -> Result<Invoked, InvokeFailure> {
+        if self.is_draining() {
+            return Err(InvokeFailure::Draining);
+        }
+        let (function, loaded) = self.registry.ready(tenant, name).await?;
+        let permit = self.enter(tenant).await?;
+        let seed = seed.map_or_else(random_seed, Ok)?;
+        let invocation = self.invocations.fetch_add(1, Relaxed);
+        let log = LogSink::new(self.logs.book(tenant.id), tenant.clone(), function.name.clone(), invocation);
+        let facts = Facts {
+            invocation,
+            function: function.name.clone(),
+            version: function.active,
+            seed,
+            stopping: self.stopping.clone(),
+        };
+        let call = Call { tenant: tenant.clone(), request, facts, log };
+        let finished = self.sandbox.invoke(&loaded, call, permit).await;
+        self.metrics.count_invocation(finished.result.as_ref().err(), &finished.spent);
+        let receipt = Receipt { invocation, version: function.active, seed, spent: finished.spent };
+        let result = finished.result.and_then(|response| match charge.grow(response.body.len() as u64) {
+            Ok(()) => Ok(response),
+            Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
+        });
+        match result {
+            Ok(response) => Ok(Invoked { response, receipt, charge }),
+            Err(error) => Err(InvokeFailure::Failed { error, receipt: Box::new(receipt) }),
+        }
+    }
+
+    async fn enter(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        let limit = self.settings.queue_timeout.0;
+        let place = self.sandbox.gate().enter(tenant.id, tenant.quota().instances);
+        match tokio::time::timeout(limit, place).await {
+            Ok(permit) => Ok(permit?),
+            Err(_) => Err(InvokeFailure::QueueTimeout(limit.as_millis())),
+        }
+    }
+
+    /// Deletes a tenant with everything it has. What is running runs to its end.
+    pub async fn delete_tenant(&self, name: &str) -> anyhow::Result<Result<(), TenantError>> {
+        let tenant = match self.tenants.get(name) {
+            Ok(tenant) => tenant,
+            Err(error) => return Ok(Err(error)),
+        };
+        let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
+        if let Err(error) = self.tenants.delete(name, records).await {
+            return Ok(Err(error));
+        }
+        self.registry.forget(tenant.id).await?;
+        Ok(Ok(()))
+    }
+
+    pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {
+        let function = self.registry.get(tenant.id, name)?;
+        self.registry.delete(tenant.id, name).await?;
+        self.logs.forget_function(tenant.id, &function.name);
+        Ok(())
+    }
+
+    /// Writes the ledger and the logs to disk.
+    pub async fn flush(&self) -> Result<(), MetaError> {
+        let batch: Batch = self.logs.batch(self.tenants.usage_batch()?)?;
+        self.metadata.commit(batch).await
+    }
+}
+
+/// A request that is being answered.
+pub struct ActiveRequest<'a>(&'a watch::Sender<usize>);
+
+impl Drop for ActiveRequest<'_> {
+    fn drop(&mut self) {
+        self.0.send_modify(|active| *active -= 1);
+    }
+}
+
+async fn developer(tenants: &Tenants, quota: &Quota) -> Result<Arc<Tenant>, TenantError> {
+    match tenants.get(DEV_TENANT) {
+        Ok(tenant) => Ok(tenant),
+        Err(_) => {
+            let name = DEV_TENANT.parse::<Name>().map_err(|_| TenantError::NotFound(DEV_TENANT.to_owned()))?;
+            Ok(tenants.create(name, quota.clone()).await?.0)
+        }
+    }
+}
+
+fn random_seed() -> Result<u64, getrandom::Error> {
+    getrandom::u64()
+}
+
+/// The binary that is running, also after it was replaced on disk.
+fn this_program() -> std::io::Result<std::path::PathBuf> {
+    let running = std::path::Path::new("/proc/self/exe");
+    if running.exists() { Ok(running.to_owned()) } else { std::env::current_exe() }
+}
+
+async fn flush_periodically(node: std::sync::Weak<Node>) {
+    loop {
+        tokio::time::sleep(FLUSH_EVERY).await;
+        let Some(node) = node.upgrade() else { return };
+        if let Err(error) = node.flush().await {
+            tracing::error!(%error, "the ledger could not be written; trying again");
+        }
+    }
+}

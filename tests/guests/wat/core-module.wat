@@ -1,0 +1,3 @@
+;; A core module, not a component.
+(module
+  (func (export "handle")))
