@@ -94,7 +94,10 @@ impl Client {
         let base = url.trim_end_matches('/');
         let uri: Uri = base.parse().map_err(|_| bad_url())?;
         let authority = uri.authority().ok_or_else(bad_url)?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() || authority.as_str().contains('@') {
+        if !matches!(uri.scheme_str(), Some("http" | "https"))
+            || uri.query().is_some()
+            || authority.as_str().contains('@')
+        {
             return Err(bad_url());
         }
         if key.is_some_and(|key| key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic())) {

@@ -102,8 +102,7 @@ impl Output {
         };
         let widths: Vec<usize> = (0..header.len()).map(width).collect();
         let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let padded: Vec<String> =
-                cells.zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+            let padded: Vec<String> = cells.zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
             padded.join("  ").trim_end().to_owned()
         };
         let mut text = self.paint(Style::Dim, &line(&mut header.iter().copied())) + "\n";
