@@ -48,7 +48,7 @@ Exit codes:
   5  the node failed, is too busy, or is stopping: try again later";
 
 #[derive(Parser)]
-#[command(name = "weft", version, about, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "weft", version, about, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: Global,

@@ -42,6 +42,9 @@ pub enum ClientError {
     Timeout { url: String, phase: String },
     #[error("the answer ended before it was whole: {0}")]
     Cut(String),
+    /// A node that reads a body and then finds it too large hangs up, and its reason is lost with the connection.
+    #[error("{url} hung up before it had the whole request: {reason}; is the body larger than the node takes?")]
+    HungUp { url: String, reason: String },
     /// The node said no.
     #[error("{}", if problem.detail.is_empty() { &problem.title } else { &problem.detail })]
     Problem { problem: Box<Problem>, path: String },
@@ -140,7 +143,12 @@ impl Client {
             request = request.header(name, value);
         }
         let response = match ask.body {
-            Some(body) => self.run(request.body(body), ask.wait),
+            Some(body) => self.run(request.body(body), ask.wait).map_err(|error| match error {
+                ClientError::Cut(reason) if body.len() >= EXPECT_FROM => {
+                    ClientError::HungUp { url: self.base.clone(), reason }
+                }
+                other => other,
+            }),
             None => self.run(request.body(()), ask.wait),
         }?;
         if response.status().is_success() { Ok(response) } else { Err(self.refusal(response, path)) }

@@ -45,6 +45,7 @@ fn exit(error: &anyhow::Error) -> Exit {
             ClientError::Unreachable { .. }
             | ClientError::Timeout { .. }
             | ClientError::Cut(_)
+            | ClientError::HungUp { .. }
             | ClientError::Foreign { .. },
         ) => Exit::Unreachable,
         Some(problem @ ClientError::Problem { .. }) => exit_of_problem(problem.kind().unwrap_or_default()),
@@ -75,6 +76,8 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         }
         ClientError::Foreign { .. } => Some("check `--url`: something else may be listening there"),
         ClientError::Timeout { .. } => Some("give it longer with `--timeout`, or look at `weft logs`"),
+        // The node's own text says what to do.
+        ClientError::Problem { problem, .. } if problem.detail.contains("`weft ") => None,
         problem @ ClientError::Problem { path, .. } => hint_for_problem(problem.kind()?, path),
         _ => None,
     }
@@ -88,8 +91,6 @@ fn hint_for_problem(kind: &str, path: &str) -> Option<&'static str> {
         Some("tenants, the node and backups take the operator's key, functions a tenant's")
     } else if is(Kind::NotFound) && path.starts_with("/v1/tenants") {
         Some("`weft tenant list` lists the tenants")
-    } else if is(Kind::NotFound) && (path.contains("/versions/") || path.ends_with("/rollback")) {
-        Some("`weft function versions NAME` lists the versions, `weft functions` the functions")
     } else if is(Kind::NotFound) && path.starts_with("/v1/functions") {
         Some("`weft functions` lists what is deployed")
     } else if is(Kind::Trapped) {
@@ -128,8 +129,13 @@ fn describe(error: &anyhow::Error, exit: Exit, out: &Output) {
         let _ = out.bytes(format!("{value}\n").as_bytes());
     }
     let kind = client_error.and_then(ClientError::kind);
-    let kind = kind.map(|kind| out.paint_error(Style::Dim, &format!(" ({})", harmless(kind))));
-    out.diagnose(format_args!("{} {text}{}", out.paint_error(Style::Red, "error:"), kind.unwrap_or_default()));
+    let case = problem.and_then(|problem| problem.function_error.as_ref());
+    let kind = kind.map(|kind| match case {
+        Some(case) => format!(" ({kind}: {case})"),
+        None => format!(" ({kind})"),
+    });
+    let kind = out.paint_error(Style::Dim, &harmless(&kind.unwrap_or_default()));
+    out.diagnose(format_args!("{} {text}{kind}", out.paint_error(Style::Red, "error:")));
     if let Some(hint) = hint {
         out.diagnose(format_args!("{} {hint}", out.paint_error(Style::Yellow, "hint:")));
     }
