@@ -1,8 +1,8 @@
 //! The `weft` command: flags in, verbs out.
 //!
-//! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `serve`, `new`,
-//! `build`, `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process: what
-//! an error means as text and as an exit code is decided in [`failure`].
+//! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `new`, `build`, `serve`,
+//! `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process:
+//! what an error means as text and as an exit code is decided in [`failure`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;

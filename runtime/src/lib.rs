@@ -13,7 +13,7 @@
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
-//! - [`cli`], [`build`]: the `weft` command, and what it makes of a crate
+//! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
 //! - [`clock`], [`digest`], [`names`], [`units`]: small words used everywhere
 
 pub mod api;

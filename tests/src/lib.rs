@@ -5,8 +5,10 @@
 //! - [`http`]: requests to it
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
+//! - [`sandbox`]: the sandbox without a server around it
 
 pub mod components;
 pub mod guests;
 pub mod http;
 pub mod node;
+pub mod sandbox;

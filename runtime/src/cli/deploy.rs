@@ -22,7 +22,7 @@ pub struct DeployArgs {
 }
 
 pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
-    let file = component_file(&args.path, out.is_quiet())?;
+    let file = component_file(&args.path, out)?;
     let name = args.name.map_or_else(|| name_of(&file), Ok)?;
     let component = std::fs::read(&file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let deployed = client.deploy(&name, &component)?;
@@ -36,9 +36,10 @@ pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()
 }
 
 /// The component itself; a crate is built to get it.
-fn component_file(path: &Path, quiet: bool) -> anyhow::Result<PathBuf> {
+fn component_file(path: &Path, out: &Output) -> anyhow::Result<PathBuf> {
     if path.is_dir() || path.file_name().is_some_and(|name| name == "Cargo.toml") {
-        return Ok(build::build(path, &build::Options { quiet, ..Default::default() })?.path);
+        let options = build::Options { quiet: out.is_quiet(), ..build::Options::default() };
+        return Ok(build::build(path, &options)?.path);
     }
     Ok(path.to_owned())
 }

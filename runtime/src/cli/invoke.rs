@@ -1,15 +1,19 @@
 //! `weft invoke`: bytes in, exactly the function's bytes out.
 
+use std::fmt;
 use std::io::{self, Read};
+use std::num::NonZeroU32;
 
 use anyhow::Context;
 use clap::Args;
+use serde::Serialize;
 use serde_json::json;
 
 use super::Global;
-use super::client::{Invocation, Invoked};
+use super::client::{Client, Invocation, Invoked};
 use super::failure::UsageError;
 use super::output::{Output, Style, microseconds, short_version};
+use crate::digest::hex;
 use crate::names::Name;
 use crate::units::Span;
 
@@ -31,6 +35,9 @@ pub struct InvokeArgs {
     /// Say on stderr which version ran, and for how long
     #[arg(short, long)]
     verbose: bool,
+    /// Invoke this often, one after the other, and show how long cold starts and runs took instead of the answer
+    #[arg(long, value_name = "TIMES", conflicts_with = "verbose")]
+    repeat: Option<NonZeroU32>,
 }
 
 pub fn run(args: InvokeArgs, global: &Global, out: &Output) -> anyhow::Result<()> {
@@ -41,7 +48,11 @@ pub fn run(args: InvokeArgs, global: &Global, out: &Output) -> anyhow::Result<()
     let body = args.data.as_deref().map(read).transpose()?.unwrap_or_default();
     let content_type = args.content_type.or_else(|| guess_content_type(&body).map(str::to_owned));
     let timeout = args.timeout.map(|span| span.0);
-    let invoked = client.invoke(&args.name, &Invocation { body, content_type, seed: args.seed, timeout })?;
+    let invocation = Invocation { body, content_type, seed: args.seed, timeout };
+    if let Some(times) = args.repeat {
+        return repeat(times, &args.name, &invocation, &client, out);
+    }
+    let invoked = client.invoke(&args.name, &invocation)?;
     if args.verbose {
         out.diagnose(out.paint_error(Style::Dim, &facts(&invoked)));
     }
@@ -49,6 +60,48 @@ pub fn run(args: InvokeArgs, global: &Global, out: &Output) -> anyhow::Result<()
         return out.show(&as_json(&invoked), String::new);
     }
     Ok(out.bytes(&invoked.body)?)
+}
+
+fn repeat(
+    times: NonZeroU32,
+    name: &Name,
+    invocation: &Invocation,
+    client: &Client,
+    out: &Output,
+) -> anyhow::Result<()> {
+    let (mut cold_starts, mut runs) = (Vec::new(), Vec::new());
+    for _ in 0..times.get() {
+        let invoked = client.invoke(name, invocation)?;
+        cold_starts.extend(invoked.cold_start_us);
+        runs.extend(invoked.run_us);
+    }
+    let (cold_start, run) = (Percentiles::of(cold_starts), Percentiles::of(runs));
+    let summary = json!({ "invocations": times, "cold_start_us": cold_start, "run_us": run });
+    out.show(&summary, || format!("{times} invocations\ncold start  {cold_start}\nwhole run   {run}\n"))
+}
+
+/// How a lot of times are spread, in microseconds.
+#[derive(Serialize)]
+struct Percentiles {
+    p50: u64,
+    p99: u64,
+    max: u64,
+}
+
+impl Percentiles {
+    fn of(mut times: Vec<u64>) -> Self {
+        times.sort_unstable();
+        let at = |percent: usize| times.get((times.len() * percent / 100).min(times.len().saturating_sub(1)));
+        let [p50, p99, max] = [50, 99, 100].map(|percent| at(percent).copied().unwrap_or(0));
+        Self { p50, p99, max }
+    }
+}
+
+impl fmt::Display for Percentiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [p50, p99, max] = [self.p50, self.p99, self.max].map(microseconds);
+        write!(f, "p50 {p50}, p99 {p99}, at most {max}")
+    }
 }
 
 fn read(data: &str) -> anyhow::Result<Vec<u8>> {
@@ -99,8 +152,7 @@ fn as_json(invoked: &Invoked) -> serde_json::Value {
     match std::str::from_utf8(&invoked.body) {
         Ok(text) => value["body"] = json!(text),
         Err(_) => {
-            let digits: String = invoked.body.iter().map(|byte| format!("{byte:02x}")).collect();
-            value["body_hex"] = json!(digits);
+            value["body_hex"] = json!(hex(&invoked.body));
         }
     }
     value

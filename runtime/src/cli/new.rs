@@ -70,8 +70,9 @@ pub fn run(args: NewArgs, out: &Output) -> anyhow::Result<()> {
     let folder = args.path.unwrap_or_else(|| name.as_str().into());
     let files = project(&name)?;
     write(&folder, &files)?;
-    let value = serde_json::json!({ "name": name, "path": folder });
-    out.done(&value, format_args!("made `{name}` in {0}; now run: weft build {0}", folder.display()))
+    let shown = folder.display();
+    let value = serde_json::json!({ "name": name.as_str(), "path": &folder });
+    out.done(&value, format!("made `{name}` in {shown}; put it on a node with `weft deploy {shown}`"))
 }
 
 fn check_name(name: &str) -> anyhow::Result<Name> {
@@ -209,9 +210,10 @@ const README: &str = r#"# {name}
 A function for Weft.
 
 ```
-weft build     # makes target/weft/{name}.wasm
-weft deploy    # the same, and puts it on a node
+weft serve --dev                               # a node on this machine, in another terminal
+weft deploy . --name {name}                    # builds the function and puts it on the node
 weft invoke {name} --data "three little words"
+weft logs {name}
 ```
 
 `vendor/` holds the SDK that the function is built with, as it came with the `weft` that made this project.
