@@ -38,8 +38,8 @@ pub enum ClientError {
     Certificate { path: PathBuf, reason: String },
     #[error("cannot reach a node at {url}: {reason}")]
     Unreachable { url: String, reason: String, refused: bool },
-    #[error("no answer from {url} in time ({phase})")]
-    Timeout { url: String, phase: String },
+    #[error("no answer from {url} in time")]
+    Timeout { url: String },
     #[error("the answer ended before it was whole: {0}")]
     Cut(String),
     /// A node that reads a body and then finds it too large hangs up, and its reason is lost with the connection.
@@ -199,7 +199,7 @@ impl Client {
     fn failed(&self, error: ureq::Error) -> ClientError {
         let url = self.base.clone();
         match error {
-            ureq::Error::Timeout(phase) => ClientError::Timeout { url, phase: phase.to_string() },
+            ureq::Error::Timeout(_) => ClientError::Timeout { url },
             ureq::Error::Io(error) => {
                 let refused = error.kind() == io::ErrorKind::ConnectionRefused;
                 match error.kind() {

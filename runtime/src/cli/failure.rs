@@ -75,7 +75,9 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             Some("give the authority's certificate with `--ca-cert`")
         }
         ClientError::Foreign { .. } => Some("check `--url`: something else may be listening there"),
-        ClientError::Timeout { .. } => Some("give it longer with `--timeout`, or look at `weft logs`"),
+        ClientError::Timeout { .. } => {
+            Some("an invocation can be given longer with `--timeout`; `weft logs NAME` shows what it says meanwhile")
+        }
         // The node's own text says what to do.
         ClientError::Problem { problem, .. } if problem.detail.contains("`weft ") => None,
         problem @ ClientError::Problem { path, .. } => hint_for_problem(problem.kind()?, path),
