@@ -130,7 +130,7 @@ fn painted(colour: bool, style: Style, text: &str) -> String {
         Style::Yellow => "33",
         Style::Red => "31",
     };
-    if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Text from elsewhere without what would move the cursor or change the terminal.
