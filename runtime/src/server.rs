@@ -3,7 +3,7 @@
 //! HTTP has threads of its own; guests that compute for longer than an epoch are elsewhere (see [`crate::sandbox`]). It
 //! speaks HTTP/1.1: what HTTP/2 would bring is for the proxy in front, and a slow reader is easier to bound here.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -73,7 +73,8 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
     let (node, operator_key) = Node::start(settings, access).await?;
-    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()));
+    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
+        .context("standard output is closed: the node has nowhere to say where it listens")?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (close, closing) = watch::channel(false);
@@ -94,14 +95,15 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
 }
 
 /// The only lines on standard output: where the node is, and the key that will not be shown again.
-fn announce(address: SocketAddr, tls: bool, access: Access, operator_key: Option<String>) {
+fn announce(address: SocketAddr, tls: bool, access: Access, operator_key: Option<String>) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
     if let Some(key) = operator_key {
-        println!("operator key, shown this once: {key}");
+        writeln!(stdout, "operator key, shown this once: {key}")?;
     }
     if access == Access::Developer {
-        println!("development node: no key is needed, one tenant `dev`");
+        writeln!(stdout, "development node: no key is needed, one tenant `dev`")?;
     }
-    println!("listening on {}://{address}", if tls { "https" } else { "http" });
+    writeln!(stdout, "listening on {}://{address}", if tls { "https" } else { "http" })
 }
 
 /// Not ready, then idle or out of time. A second signal ends the wait.

@@ -53,7 +53,8 @@ fn under_load(node: &Node, tenant: &Client) -> Result<()> {
     let invoke_url = format!("{}/v1/functions/echo/invoke", node.url());
     let invoke = |seconds| wrk(&["-s", &script.to_string_lossy(), &invoke_url], seconds);
     let livez = |seconds| wrk(&[&format!("{}/livez", node.url())], seconds);
-    (livez(1)?, invoke(1)?);
+    livez(1)?;
+    invoke(1)?;
     let (mut invokes, mut livezs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         livezs.push(livez(2)?);
