@@ -13,12 +13,14 @@
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
+//! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
 //! - [`clock`], [`digest`], [`names`], [`units`]: small words used everywhere
 
 pub mod api;
 pub mod backup;
 pub mod blob;
 pub mod build;
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod data_dir;

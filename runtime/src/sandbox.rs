@@ -213,7 +213,8 @@ async fn run(
     let mut store = Store::new(&engine, HostState::new(meter, job));
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
-    store.set_epoch_deadline(1);
+    // At least one whole epoch, however soon the next one begins.
+    store.set_epoch_deadline(2);
     store.epoch_deadline_callback(look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
     let mut cold_start = Duration::ZERO;
     let answer = tokio::time::timeout(wall, async {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::output::Output;
 use crate::build::{Built, Options, build};
 
 /// Build a function's crate into a component.
@@ -16,31 +17,23 @@ pub struct BuildArgs {
     output: Option<PathBuf>,
 
     /// The cargo profile to build with
-    #[arg(long, default_value = "release")]
-    profile: String,
+    #[arg(long, default_value = "release", value_name = "PROFILE")]
+    cargo_profile: String,
 
     /// Drop function names too; traps then have no readable backtrace
     #[arg(long)]
     strip: bool,
-
-    /// No progress from cargo
-    #[arg(short, long)]
-    quiet: bool,
 
     /// More arguments for `cargo build`
     #[arg(last = true, value_name = "CARGO ARGUMENTS")]
     cargo_arguments: Vec<String>,
 }
 
-pub fn run(args: BuildArgs, json: bool) -> anyhow::Result<()> {
-    let BuildArgs { path, output, profile, strip, quiet, cargo_arguments } = args;
-    let built = build(&path, &Options { output, profile, strip, quiet, cargo_arguments })?;
-    if json {
-        println!("{}", serde_json::to_string(&built)?);
-    } else {
-        print!("{}", describe(&built));
-    }
-    Ok(())
+pub fn run(args: BuildArgs, out: &Output) -> anyhow::Result<()> {
+    let BuildArgs { path, output, cargo_profile, strip, cargo_arguments } = args;
+    let options = Options { output, profile: cargo_profile, strip, quiet: out.is_quiet(), cargo_arguments };
+    let built = build(&path, &options)?;
+    out.show(&built, || describe(&built))
 }
 
 fn describe(built: &Built) -> String {

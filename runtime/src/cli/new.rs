@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use toml::{Table, Value};
 
+use super::output::Output;
 use crate::names::Name;
 
 /// Start a project for a function.
@@ -64,17 +65,14 @@ const MANIFESTS: &[Source] = sources! {
 
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
-pub fn run(args: NewArgs, json: bool) -> anyhow::Result<()> {
+pub fn run(args: NewArgs, out: &Output) -> anyhow::Result<()> {
     let name = check_name(&args.name)?;
     let folder = args.path.unwrap_or_else(|| name.as_str().into());
     let files = project(&name)?;
     write(&folder, &files)?;
-    if json {
-        println!("{}", serde_json::json!({ "name": name.as_str(), "path": folder }));
-    } else {
-        println!("made `{name}` in {}; now run: weft build {}", folder.display(), folder.display());
-    }
-    Ok(())
+    let shown = folder.display();
+    let value = serde_json::json!({ "name": name.as_str(), "path": &folder });
+    out.done(&value, format!("made `{name}` in {shown}; put it on a node with `weft deploy {shown}`"))
 }
 
 fn check_name(name: &str) -> anyhow::Result<Name> {
@@ -212,9 +210,10 @@ const README: &str = r#"# {name}
 A function for Weft.
 
 ```
-weft build                                    # makes target/weft/{name}.wasm
-weft deploy {name} target/weft/{name}.wasm    # puts it on a node
+weft serve --dev                               # a node on this machine, in another terminal
+weft deploy . --name {name}                    # builds the function and puts it on the node
 weft invoke {name} --data "three little words"
+weft logs {name}
 ```
 
 `vendor/` holds the SDK that the function is built with, as it came with the `weft` that made this project.

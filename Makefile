@@ -1,0 +1,42 @@
+# The commands of this repository. `make demo` and `make test` set up all they need, and say what they install.
+
+# One profile for everything, so that nothing is compiled twice.
+CARGO_FLAGS := --release --locked
+BENCH ?=
+
+.PHONY: help demo test check bench soak build setup
+
+help:
+	@echo "make demo            build weft, start a node, deploy two functions, call them, stop"
+	@echo "make test            everything that must hold: formatting, lints, dependencies, all tests"
+	@echo "make bench           all benchmarks, or one of them: make bench BENCH=cold_start"
+	@echo "make soak            the tests that repeat, a thousand times"
+
+setup:
+	@scripts/setup.sh build
+
+build: setup
+	cargo build $(CARGO_FLAGS) -p weft
+
+demo: build
+	@scripts/demo.sh target/release/weft
+
+check:
+	@scripts/setup.sh test
+	cargo fmt --all --check
+	scripts/check-dependencies.sh
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
+
+test: check
+	cargo build $(CARGO_FLAGS) -p weft
+	cargo test $(CARGO_FLAGS) --workspace
+
+bench:
+	@scripts/setup.sh test >&2
+	@cargo build $(CARGO_FLAGS) -p weft -p weft-tests
+	@target/release/bench $(BENCH)
+
+soak:
+	@scripts/setup.sh test
+	cargo build $(CARGO_FLAGS) -p weft
+	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 soak

@@ -1,0 +1,245 @@
+//! Every call of the API.
+
+use std::io::BufReader;
+use std::time::Duration;
+
+use serde::Serialize;
+use ureq::http::{HeaderMap, Method};
+
+use super::super::sse::Events;
+use super::{Ask, Body, Client, ClientError, Wait};
+use crate::api::types::{
+    DeployView, FunctionList, FunctionView, KeyRotated, LogList, NodeView, RollbackRequest, TenantCreated, TenantList,
+    TenantRequest, TenantView, VersionList,
+};
+use crate::names::Name;
+use crate::tenant::QuotaPatch;
+
+/// For calls that only look something up or write a record.
+const SOON: Wait = Wait::Whole(Duration::from_secs(60));
+/// For an upload, which is compiled before it is answered.
+const DEPLOY: Wait = Wait::Whole(Duration::from_secs(600));
+/// A followed log that is silent for so long is asked for again, in case the connection died without a word.
+const SILENCE: Wait = Wait::EachRead(Duration::from_secs(60));
+/// For the next bytes of a backup.
+const STALLED: Wait = Wait::EachRead(Duration::from_secs(120));
+
+/// What to invoke a function with.
+#[derive(Clone, Debug, Default)]
+pub struct Invocation {
+    pub body: Vec<u8>,
+    pub content_type: Option<String>,
+    pub seed: Option<u64>,
+    pub timeout: Option<Duration>,
+}
+
+/// A function's answer, and what the node said about it.
+#[derive(Clone, Debug)]
+pub struct Invoked {
+    pub status: u16,
+    pub content_type: Option<String>,
+    pub body: Vec<u8>,
+    pub invocation: Option<String>,
+    pub version: Option<String>,
+    pub seed: Option<u64>,
+    pub cold_start_us: Option<u64>,
+    pub run_us: Option<u64>,
+}
+
+impl Client {
+    pub fn deploy(&self, name: &Name, component: &[u8]) -> Result<DeployView, ClientError> {
+        let headers = vec![("content-type", "application/wasm".to_owned())];
+        let path = format!("/v1/functions/{name}");
+        self.json(Ask { method: Method::PUT, path, headers, body: Some(component), wait: DEPLOY })
+    }
+
+    /// One page.
+    pub fn functions(&self, limit: Option<usize>, after: Option<&str>) -> Result<FunctionList, ClientError> {
+        self.get(format!("/v1/functions{}", query(&[("limit", limit.map(|n| n.to_string())), ("after", owned(after))])))
+    }
+
+    pub fn function(&self, name: &Name) -> Result<FunctionView, ClientError> {
+        self.get(format!("/v1/functions/{name}"))
+    }
+
+    pub fn delete_function(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/functions/{name}"))
+    }
+
+    pub fn versions(&self, name: &Name) -> Result<VersionList, ClientError> {
+        self.get(format!("/v1/functions/{name}/versions"))
+    }
+
+    /// `version` is the beginning of a digest.
+    pub fn delete_version(&self, name: &Name, version: &str) -> Result<FunctionView, ClientError> {
+        let path = format!("/v1/functions/{name}/versions/{}", escaped(version));
+        self.json(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON })
+    }
+
+    pub fn rollback(&self, name: &Name, to: Option<String>) -> Result<FunctionView, ClientError> {
+        self.change(Method::POST, format!("/v1/functions/{name}/rollback"), &RollbackRequest { to })
+    }
+
+    pub fn invoke(&self, name: &Name, invocation: &Invocation) -> Result<Invoked, ClientError> {
+        let mut headers = Vec::new();
+        headers.extend(invocation.content_type.clone().map(|kind| ("content-type", kind)));
+        headers.extend(invocation.seed.map(|seed| ("weft-seed", seed.to_string())));
+        let path = format!("/v1/functions/{name}/invoke");
+        let wait = invocation.timeout.map_or(Wait::Forever, Wait::Whole);
+        let response = self.send(Ask { method: Method::POST, path, headers, body: Some(&invocation.body), wait })?;
+        let header = |name| text(response.headers(), name).map(str::to_owned);
+        let timing = header("server-timing").unwrap_or_default();
+        Ok(Invoked {
+            status: response.status().as_u16(),
+            content_type: header("content-type"),
+            invocation: header("weft-invocation"),
+            version: header("weft-version"),
+            seed: header("weft-seed").and_then(|seed| seed.parse().ok()),
+            cold_start_us: timing_us(&timing, "cold"),
+            run_us: timing_us(&timing, "run"),
+            body: self.whole(response)?,
+        })
+    }
+
+    /// The last `tail` lines, of those after line `after`.
+    pub fn logs(&self, name: &Name, tail: Option<u32>, after: Option<u64>) -> Result<LogList, ClientError> {
+        self.get(logs_path(name, tail, after))
+    }
+
+    /// The same, and then each line as it is written. `last` is the id of the last event that was seen before.
+    pub fn follow_logs(
+        &self,
+        name: &Name,
+        tail: Option<u32>,
+        after: Option<u64>,
+        last: Option<&str>,
+    ) -> Result<Events<BufReader<Body>>, ClientError> {
+        let mut headers = vec![("accept", "text/event-stream".to_owned())];
+        headers.extend(last.map(|id| ("last-event-id", id.to_owned())));
+        let path = logs_path(name, tail, after);
+        let response = self.send(Ask { method: Method::GET, path, headers, body: None, wait: SILENCE })?;
+        Ok(Events::new(BufReader::new(response.into_body().into_reader())))
+    }
+
+    /// The tenant that the key belongs to.
+    pub fn usage(&self) -> Result<TenantView, ClientError> {
+        self.get("/v1/usage".to_owned())
+    }
+
+    pub fn create_tenant(&self, request: &TenantRequest) -> Result<TenantCreated, ClientError> {
+        self.change(Method::POST, "/v1/tenants".to_owned(), request)
+    }
+
+    /// One page.
+    pub fn tenants(&self, limit: Option<usize>, after: Option<&str>) -> Result<TenantList, ClientError> {
+        self.get(format!("/v1/tenants{}", query(&[("limit", limit.map(|n| n.to_string())), ("after", owned(after))])))
+    }
+
+    pub fn tenant(&self, name: &Name) -> Result<TenantView, ClientError> {
+        self.get(format!("/v1/tenants/{name}"))
+    }
+
+    pub fn set_quota(&self, name: &Name, patch: &QuotaPatch) -> Result<TenantView, ClientError> {
+        self.change(Method::PATCH, format!("/v1/tenants/{name}/quota"), patch)
+    }
+
+    pub fn rotate_key(&self, name: &Name) -> Result<KeyRotated, ClientError> {
+        let path = format!("/v1/tenants/{name}/rotate-key");
+        self.json(Ask { method: Method::POST, path, headers: Vec::new(), body: Some(&[]), wait: SOON })
+    }
+
+    pub fn delete_tenant(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/tenants/{name}"))
+    }
+
+    pub fn node(&self) -> Result<NodeView, ClientError> {
+        self.get("/v1/node".to_owned())
+    }
+
+    /// Whether a node answers, within a short time and without a key.
+    pub fn is_alive(&self) -> bool {
+        let wait = Wait::Whole(Duration::from_secs(2));
+        let ask = Ask { method: Method::GET, path: "/livez".to_owned(), headers: Vec::new(), body: None, wait };
+        self.send(ask).is_ok()
+    }
+
+    /// Everything the node holds, as a tar stream.
+    pub fn backup(&self) -> Result<Body, ClientError> {
+        let path = "/v1/backup".to_owned();
+        let response = self.send(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: STALLED })?;
+        Ok(response.into_body().into_reader())
+    }
+
+    fn get<T: serde::de::DeserializeOwned>(&self, path: String) -> Result<T, ClientError> {
+        self.json(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: SOON })
+    }
+
+    fn delete(&self, path: String) -> Result<(), ClientError> {
+        self.send(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON }).map(drop)
+    }
+
+    fn change<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: String,
+        body: &impl Serialize,
+    ) -> Result<T, ClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| ClientError::Cut(error.to_string()))?;
+        let headers = vec![("content-type", "application/json".to_owned())];
+        self.json(Ask { method, path, headers, body: Some(&body), wait: SOON })
+    }
+}
+
+fn logs_path(name: &Name, tail: Option<u32>, after: Option<u64>) -> String {
+    let parameters = [("tail", tail.map(|n| n.to_string())), ("after", after.map(|id| id.to_string()))];
+    format!("/v1/functions/{name}/logs{}", query(&parameters))
+}
+
+fn owned(text: Option<&str>) -> Option<String> {
+    text.map(str::to_owned)
+}
+
+/// `?name=value&…` of those that have a value.
+fn query(parameters: &[(&str, Option<String>)]) -> String {
+    let given = parameters.iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+    let pairs: Vec<String> = given.map(|(name, value)| format!("{name}={}", escaped(value))).collect();
+    if pairs.is_empty() { String::new() } else { format!("?{}", pairs.join("&")) }
+}
+
+/// Percent-encoded, but for what never needs it.
+fn escaped(text: &str) -> String {
+    let escape = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => (byte as char).to_string(),
+        other => format!("%{other:02X}"),
+    };
+    text.bytes().map(escape).collect()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// A metric of a `Server-Timing` header, which is in milliseconds there.
+fn timing_us(header: &str, metric: &str) -> Option<u64> {
+    let entry = header.split(',').map(str::trim).find(|entry| entry.split(';').next() == Some(metric))?;
+    let milliseconds = entry.split(';').find_map(|part| part.trim().strip_prefix("dur="))?;
+    Some((milliseconds.parse::<f64>().ok()? * 1e3).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_timing_is_read_in_microseconds() {
+        let header = "cold;dur=0.085, run;desc=\"x\";dur=12.5, empty";
+        assert_eq!((timing_us(header, "cold"), timing_us(header, "run")), (Some(85), Some(12_500)));
+        assert_eq!((timing_us(header, "empty"), timing_us(header, "none")), (None, None));
+    }
+
+    #[test]
+    fn a_query_has_only_what_is_given() {
+        assert_eq!(query(&[("limit", None), ("after", None)]), "");
+        assert_eq!(query(&[("limit", Some("3".to_owned())), ("after", Some("a/b".to_owned()))]), "?limit=3&after=a%2Fb");
+    }
+}

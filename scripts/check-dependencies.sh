@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# What we depend on: every crate from the public registry or from here, under a licence that lets people use Weft, and
+# none of those that we have decided against.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly allowed='["0BSD","Apache-2.0","Apache-2.0 WITH LLVM-exception","BSD-2-Clause","BSD-3-Clause","BSL-1.0","CC0-1.0","CDLA-Permissive-2.0","ISC","MIT","MIT-0","Unicode-3.0","Unlicense","Zlib"]'
+# openssl: rustls is enough. chrono and time: one clock is enough.
+readonly unwanted='["openssl","openssl-sys","native-tls","chrono","atty","serde_yaml"]'
+
+metadata=$(cargo metadata --locked --format-version 1 --filter-platform x86_64-unknown-linux-gnu)
+
+# An expression such as `MIT OR (Apache-2.0 AND ISC)` is acceptable if some choice of its OR parts is; a part is
+# acceptable if all of its AND parts are. Deeper nesting does not occur, and would be reported.
+problems=$(jq -r --argjson allowed "$allowed" --argjson unwanted "$unwanted" '
+  def parts($word): gsub("[()]"; "") | split($word) | map(gsub("^\\s+|\\s+$"; ""));
+  def acceptable: gsub("/"; " OR ") | parts(" OR ") | any(parts(" AND ") | all(. as $one | $allowed | index($one) != null));
+  .packages[]
+  | (if .source == null or (.source | startswith("registry+")) then empty
+     else "\(.name) \(.version): from \(.source), which is no registry" end),
+    (if (.license // "none" | acceptable) then empty else "\(.name) \(.version): licence `\(.license)`" end),
+    (.name as $name | if ($unwanted | index($name)) then "\(.name) \(.version): we have decided against it" else empty end)
+' <<<"$metadata")
+
+if [ -n "$problems" ]; then
+    printf 'dependencies that must not be here:\n%s\n' "$problems" >&2
+    exit 1
+fi
+printf 'dependencies: %s crates, all from the registry, all under licences we accept\n' \
+    "$(jq '[.packages[] | select(.source)] | length' <<<"$metadata")"
