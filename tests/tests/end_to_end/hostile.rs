@@ -9,7 +9,7 @@ use anyhow::Result;
 mod harm;
 mod seen;
 
-use harm::Harm;
+pub use harm::Harm;
 use harm::Upload::{CompileBomb, Garbage, Hostile, Nothing, Truncated, Wat};
 pub use seen::Held as ProcessHeld;
 
@@ -86,6 +86,13 @@ harms! {
     memory_bomb: Harm::call(Hostile, "alloc")?.exceeds("instance_memory");
     /// Takes more memory than its tenant has, though less than an instance may.
     memory_bomb_within_the_instance: Harm::call(Hostile, "alloc")?.with("memory", 16 << 20).exceeds("memory");
+    /// Takes more memory than the operator lets any instance have.
+    memory_bomb_on_a_small_node: Harm::call(Hostile, "alloc")?
+        .node("max-instance-memory", "16MiB")
+        .exceeds("max_instance_memory");
+    /// Fills its memory with one instruction. Nothing can interrupt that: how long it holds a core is bounded only by how
+    /// much memory it may have.
+    long_instruction: Harm::call(Hostile, "alloc:60000000")?.answers("60000000");
     /// Asks for 3 GiB before its first instruction.
     big_memory: Harm::call(Wat("big-memory"), "")?.exceeds("instance_memory");
     /// Has 41 memories, none of them large.

@@ -59,16 +59,12 @@ fn under_load(node: &Node, tenant: &Client) -> Result<Vec<Measurement>> {
         livezs.push(livez(2)?);
         invokes.push(invoke(2)?);
     }
-    let median = |loads: &[Load], figure: fn(&Load) -> f64| {
-        percentile(&mut loads.iter().map(figure).collect::<Vec<_>>(), 0.5)
-    };
+    let median =
+        |loads: &[Load], figure: fn(&Load) -> f64| percentile(&mut loads.iter().map(figure).collect::<Vec<_>>(), 0.5);
     let beside = |metric, unit, figure: fn(&Load) -> f64| {
         Measurement::beside(BENCH, metric, unit, median(&invokes, figure), median(&livezs, figure))
     };
-    Ok(vec![
-        beside("http.invoke_rps", "per_s", |load| load.rps),
-        beside("http.invoke_p99", "us", |load| load.p99_us),
-    ])
+    Ok(vec![beside("http.invoke_rps", "per_s", |load| load.rps), beside("http.invoke_p99", "us", |load| load.p99_us)])
 }
 
 fn wrk(arguments: &[&str], seconds: u64) -> Result<Load> {
@@ -78,7 +74,11 @@ fn wrk(arguments: &[&str], seconds: u64) -> Result<Load> {
         .output()
         .context("wrk could not be started: `scripts/setup.sh test` installs it")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && !text.contains("Non-2xx"), "wrk: {text}{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success() && !text.contains("Non-2xx"),
+        "wrk: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let after = |label: &str| {
         let rest = text.lines().find_map(|line| line.trim().strip_prefix(label));
         rest.map(str::trim).with_context(|| format!("no `{label}` in {text}"))
