@@ -96,11 +96,11 @@ harms! {
     /// Asks for 3 GiB before its first instruction.
     big_memory: Harm::call(Wat("big-memory"), "")?.exceeds("instance_memory");
     /// Has 41 memories, none of them large.
-    many_memories: Harm::upload(Wat("many-memories"))?.is_refused("memor");
+    many_memories: Harm::upload(Wat("many-memories"))?.refused("memor");
     /// Grows a table until it is refused.
     table_bomb: Harm::call(Wat("table-bomb"), "")?.exceeds("max_table_elements");
     /// Has ten million table entries before its first instruction.
-    big_table: Harm::upload(Wat("big-table"))?.is_refused("table");
+    big_table: Harm::upload(Wat("big-table"))?.refused("table");
     /// Calls itself for ever.
     deep_recursion: Harm::call(Hostile, "recurse")?.exceeds("max_wasm_stack");
     /// Executes `unreachable`.
@@ -122,21 +122,21 @@ harms! {
     /// Asks WASI for a terabyte of random bytes, where there is no error to give.
     huge_wasi_randomness: Harm::call(Wat("wasi-random"), "1099511627776")?.exceeds("max_payload");
     /// Wants an interface that no host offers.
-    unknown_import: Harm::upload(Wat("unknown-import"))?.is_refused("evil:host/files");
+    unknown_import: Harm::upload(Wat("unknown-import"))?.refused("evil:host/files");
     /// Exports no `handle`.
-    no_handle: Harm::upload(Wat("no-handle"))?.is_refused("weft:train/task");
+    no_handle: Harm::upload(Wat("no-handle"))?.refused("weft:train/task");
     /// Exports a `handle` of another type.
-    wrong_type: Harm::upload(Wat("wrong-type"))?.is_refused("weft:train/task");
+    wrong_type: Harm::upload(Wat("wrong-type"))?.refused("weft:train/task");
     /// Is a core module.
-    core_module: Harm::upload(Wat("core-module"))?.is_refused("core module");
+    core_module: Harm::upload(Wat("core-module"))?.refused("core module");
     /// Is nothing of the kind.
-    garbage: Harm::upload(Garbage)?.is_refused("not a WebAssembly component");
+    garbage: Harm::upload(Garbage)?.refused("not a WebAssembly component");
     /// Is nothing at all.
-    empty_upload: Harm::upload(Nothing)?.is_refused("not a WebAssembly component");
+    empty_upload: Harm::upload(Nothing)?.refused("not a WebAssembly component");
     /// Is half of a component.
-    truncated: Harm::upload(Truncated)?.is_refused("the component was refused");
+    truncated: Harm::upload(Truncated)?.refused("the component was refused");
     /// Is larger than an upload may be.
-    large_upload: Harm::upload(Garbage)?.with("upload_bytes", 65_536).is_too_large("upload_bytes");
+    large_upload: Harm::upload(Garbage)?.with("upload_bytes", 65_536).too_large("upload_bytes");
     /// Takes the compiler minutes.
     compile_bomb: Harm::upload(CompileBomb)?
         .node("compile-timeout", "3s").node("compile-memory", "16GiB").takes_the_compiler_past("compile_timeout").seldom();

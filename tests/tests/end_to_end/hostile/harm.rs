@@ -122,7 +122,7 @@ impl Harm {
         self.problem(502, "function-trapped", None, detail)
     }
 
-    pub fn is_refused(self, detail: &'static str) -> Self {
+    pub fn refused(self, detail: &'static str) -> Self {
         self.problem(422, "invalid-component", None, detail)
     }
 
@@ -130,7 +130,7 @@ impl Harm {
         self.problem(422, "compile-limit", Some(limit), limit)
     }
 
-    pub fn is_too_large(self, limit: &'static str) -> Self {
+    pub fn too_large(self, limit: &'static str) -> Self {
         self.problem(413, "too-large", Some(limit), limit)
     }
 

@@ -252,8 +252,11 @@ fn beside<T>(neighbour: &Client, something: impl FnOnce() -> Result<T>) -> Resul
             loop {
                 let start = Instant::now();
                 let answer = neighbour.must_invoke("echo", "hello");
-                let right = answer.and_then(|text| Ok(ensure!(text == "hello", "it answered `{text}`")));
-                outcomes.push(right.map(|()| start.elapsed()).map_err(|error| format!("{error:#}")));
+                outcomes.push(match answer {
+                    Ok(text) if text == "hello" => Ok(start.elapsed()),
+                    Ok(text) => Err(format!("it answered `{text}`")),
+                    Err(error) => Err(format!("{error:#}")),
+                });
                 // A steady customer rather than an attack of its own.
                 if is_done.recv_timeout(Duration::from_millis(2)) != Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
                     return outcomes;
