@@ -3,10 +3,13 @@
 //! The only place that constructs backends. Whatever runs by the clock (the ledger's and logs' periodic write) starts
 //! here, and so does the orderly stop.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
 use crate::blob::{BlobStore, LocalBlobs};
@@ -311,8 +314,20 @@ async fn developer(tenants: &Tenants, quota: &Quota) -> Result<Arc<Tenant>, Tena
     }
 }
 
+/// A seed for an invocation that was given none: from a generator that the operating system has seeded, one per thread,
+/// because asking the system each time costs as much as a tenth of a cold start.
 fn random_seed() -> Result<u64, getrandom::Error> {
-    getrandom::u64()
+    thread_local! {
+        static GENERATOR: RefCell<Option<ChaCha12Rng>> = const { RefCell::new(None) };
+    }
+    GENERATOR.with_borrow_mut(|generator| {
+        if generator.is_none() {
+            let mut seed = [0; 32];
+            getrandom::fill(&mut seed)?;
+            *generator = Some(ChaCha12Rng::from_seed(seed));
+        }
+        Ok(generator.as_mut().map_or(0, Rng::next_u64))
+    })
 }
 
 /// The binary that is running, also after it was replaced on disk.

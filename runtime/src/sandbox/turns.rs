@@ -44,7 +44,7 @@ impl Turns {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// Runs `future` in turns, charging its CPU time to `tenant` and to `clock`.
+    /// Runs `future` in turns. `clock` counts its CPU time, which is charged to `tenant` at the end.
     pub fn run<F>(self: &Arc<Self>, tenant: Arc<Tenant>, clock: Arc<TurnClock>, future: F) -> InTurn<F> {
         InTurn { line: Line { turns: self.clone(), tenant, clock, place: None }, future }
     }
@@ -145,6 +145,7 @@ impl Line {
 
 impl Drop for Line {
     fn drop(&mut self) {
+        self.tenant.ledger.charge_cpu(self.clock.spent());
         let Some(place) = self.place else { return };
         let next = {
             let mut state = self.turns.state();
@@ -218,13 +219,14 @@ impl TurnClock {
     }
 
     /// Everything up to the latest turn's end.
-    pub fn spent(&self) -> Duration {
+    fn spent(&self) -> Duration {
         Duration::from_nanos(self.spent_ns.load(Relaxed))
     }
 
-    /// Everything up to now; only meaningful on the thread, and within the turn, that is computing.
-    pub fn spent_so_far(&self) -> Duration {
-        Duration::from_nanos(self.spent_ns.load(Relaxed) + self.this_turn())
+    /// This turn's time and all of it up to now; only meaningful on the thread, and within the turn, that is computing.
+    pub fn so_far(&self) -> (Duration, Duration) {
+        let this_turn = self.this_turn();
+        (Duration::from_nanos(this_turn), Duration::from_nanos(self.spent_ns.load(Relaxed) + this_turn))
     }
 }
 

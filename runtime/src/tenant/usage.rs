@@ -60,10 +60,9 @@ ledger! {
     log_bytes,
 }
 
-/// What one invocation used.
+/// What one invocation took, as its caller and the metrics see it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    pub cpu: Duration,
     pub wall: Duration,
     /// From the request for an instance until it was ready to be called.
     pub cold_start: Duration,
@@ -72,15 +71,12 @@ pub struct Spent {
 }
 
 impl Ledger {
-    pub fn charge_invocation(&self, spent: &Spent, failed: bool, bytes_in: u64, bytes_out: u64) {
-        self.add(&Usage {
-            invocations: 1,
-            failures: failed.into(),
-            cpu_us: (spent.cpu.as_nanos() as u64).div_ceil(1_000),
-            bytes_in,
-            bytes_out,
-            ..Usage::default()
-        });
+    pub fn charge_invocation(&self, failed: bool, bytes_in: u64, bytes_out: u64) {
+        self.add(&Usage { invocations: 1, failures: failed.into(), bytes_in, bytes_out, ..Usage::default() });
+    }
+
+    pub fn charge_cpu(&self, time: Duration) {
+        self.add(&Usage { cpu_us: (time.as_nanos() as u64).div_ceil(1_000), ..Usage::default() });
     }
 
     pub fn charge_memory(&self, byte_ns: u128) {

@@ -23,21 +23,19 @@ const ROUNDS: usize = 40;
 const PER_ROUND: usize = 250;
 const WARM_UP: usize = 500;
 
-pub fn run() -> Result<Vec<Measurement>> {
+pub fn run() -> Result<()> {
     let component = echo()?;
     let ours = Ours::new(&component)?;
     let bare = Bare::new(&component)?;
     let (mut quiet, mut quiet_bare) = in_turns(&ours, &bare)?;
     let (mut busy, mut busy_bare) = beside_a_busy_thread(|| in_turns(&ours, &bare))?;
     let beside = |metric, ours: &mut [f64], bare: &mut [f64], share| {
-        Measurement::beside(BENCH, metric, "us", percentile(ours, share), percentile(bare, share))
+        Measurement::beside(BENCH, metric, "us", percentile(ours, share), percentile(bare, share)).print()
     };
-    Ok(vec![
-        beside("cold_start.p50", &mut quiet, &mut quiet_bare, 0.5),
-        beside("cold_start.p99", &mut quiet, &mut quiet_bare, 0.99),
-        beside("cold_start.busy_p50", &mut busy, &mut busy_bare, 0.5),
-        beside("cold_start.busy_p99", &mut busy, &mut busy_bare, 0.99),
-    ])
+    beside("cold_start.p50", &mut quiet, &mut quiet_bare, 0.5)?;
+    beside("cold_start.p99", &mut quiet, &mut quiet_bare, 0.99)?;
+    beside("cold_start.busy_p50", &mut busy, &mut busy_bare, 0.5)?;
+    beside("cold_start.busy_p99", &mut busy, &mut busy_bare, 0.99)
 }
 
 /// Rounds of one and the other by turns, so that what disturbs the machine disturbs both.

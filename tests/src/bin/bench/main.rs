@@ -37,7 +37,7 @@ impl Measurement {
     }
 }
 
-type Bench = (&'static str, fn() -> Result<Vec<Measurement>>);
+type Bench = (&'static str, fn() -> Result<()>);
 
 const BENCHES: &[Bench] = &[("cold_start", cold_start::run), ("http", http::run)];
 
@@ -50,9 +50,7 @@ fn main() -> Result<()> {
     for (name, run) in BENCHES {
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             eprintln!("running {name} …");
-            for measurement in run()? {
-                measurement.print()?;
-            }
+            run()?;
         }
     }
     Ok(())
