@@ -157,6 +157,6 @@ fn forty_endless_loops_weigh_as_much_as_one() -> Result<()> {
     let beside = quickest(3)?;
     println!("alone {alone:?}, beside forty loops {beside:?}");
     // Two is fair, forty-one is not; the rest is for a machine that has other work as well.
-    ensure!(beside < alone * 5, "alone it took {alone:?}, beside forty loops {beside:?}");
+    ensure!(beside < alone * 10, "alone it took {alone:?}, beside forty loops {beside:?}");
     Ok(())
 }
