@@ -207,7 +207,12 @@ async fn run(
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms);
     let job = JobState::new(facts, log, started + wall, limits.payload);
-    let meter = Meter::new(tenant.clone(), quota.instance_memory.min(limits.memory));
+    // Whichever is lower is the one to raise.
+    let memory = match quota.instance_memory <= limits.memory {
+        true => ("instance_memory", quota.instance_memory),
+        false => ("max_instance_memory", limits.memory),
+    };
+    let meter = Meter::new(tenant.clone(), memory);
     let bytes_in = request.body.len() as u64;
     let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
     let mut store = Store::new(&engine, HostState::new(meter, job));
