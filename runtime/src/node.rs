@@ -30,6 +30,9 @@ const FLUSH_EVERY: Duration = Duration::from_secs(1);
 const MAX_UPLOADS: u32 = 256;
 const MAX_UPLOADS_PER_TENANT: u32 = 4;
 
+/// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
+pub const MAX_FOLLOWERS: u32 = 64;
+
 /// The tenant of a node that runs with `--dev`.
 const DEV_TENANT: &str = "dev";
 
@@ -55,6 +58,7 @@ pub struct Node {
     sandbox: Arc<Sandbox>,
     memory: Arc<Account>,
     uploads: Arc<Gate>,
+    followers: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     invocations: AtomicU64,
     stopping: Arc<AtomicBool>,
@@ -124,6 +128,9 @@ impl Node {
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
         let uploads = Gate::new(GateLimits { places: MAX_UPLOADS, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
+        // At most half of the connections, and whoever does not fit is told so at once.
+        let places = (settings.max_connections / 2).max(1);
+        let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
         let node = Arc::new(Self {
             settings,
             tenants,
@@ -135,6 +142,7 @@ impl Node {
             sandbox,
             memory,
             uploads,
+            followers,
             developer,
             invocations: AtomicU64::new(u64::from_le_bytes(start)),
             stopping: Arc::default(),
@@ -206,6 +214,11 @@ impl Node {
         let permit = self.uploads.enter(tenant.id, MAX_UPLOADS_PER_TENANT).await?;
         let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
         Ok((upload, permit))
+    }
+
+    /// A place among those who follow a log.
+    pub async fn begin_following(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
+        self.followers.enter(tenant.id, MAX_FOLLOWERS).await
     }
 
     pub async fn deploy(
@@ -294,7 +307,11 @@ impl Node {
     /// Writes the ledger and the logs to disk.
     pub async fn flush(&self) -> Result<(), MetaError> {
         let batch: Batch = self.logs.batch(self.tenants.usage_batch()?)?;
-        self.metadata.commit(batch).await
+        let written = self.metadata.commit(batch).await;
+        if written.is_err() {
+            self.tenants.usage_was_not_written();
+        }
+        written
     }
 }
 

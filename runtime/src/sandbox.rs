@@ -15,7 +15,7 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre};
-use crate::logs::LogSink;
+use crate::logs::{Level, LogSink};
 use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 
 mod compile_child;
@@ -228,6 +228,7 @@ async fn run(
     let mut store = Store::new(&engine, HostState::new(meter, job));
     store.limiter(|state| &mut state.meter);
     store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
+    store.set_max_component_handles(MAX_HANDLES);
     // At least one whole epoch, however soon the next one begins.
     store.set_epoch_deadline(2);
     store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms));
@@ -245,8 +246,13 @@ async fn run(
         }
         Ok(Err(error)) => {
             let state = store.data();
-            let said = state.job.log.lock().take_last_words();
-            Err(error::classify(&error, state.meter.refused(), limits.payload, said))
+            let mut log = state.job.log.lock();
+            let failure = error::classify(&error, state.meter.refused(), limits.payload, log.take_last_words());
+            if matches!(failure, InvokeError::Trap { .. }) {
+                // With the functions that it was in: for whoever wrote it, not for whoever called it.
+                log.write(Level::Error, &format!("{error:?}"));
+            }
+            Err(failure)
         }
         Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
     };

@@ -324,6 +324,13 @@ impl Tenants {
         })
     }
 
+    /// The last batch did not reach the disk: the next one holds everything again.
+    pub fn usage_was_not_written(&self) {
+        for tenant in self.list() {
+            *tenant.stored_usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Usage::default();
+        }
+    }
+
     fn keys_of(&self, owner: Owner) -> Vec<KeyId> {
         self.directory().keys.values().filter(|key| key.owner == owner).map(|key| key.id.clone()).collect()
     }

@@ -20,7 +20,8 @@ use super::request::Params;
 use super::types::{LogList, Problem};
 use crate::logs::{LogBook, LogLine};
 use crate::names::Name;
-use crate::node::Node;
+use crate::node::{MAX_FOLLOWERS, Node};
+use crate::sandbox::Permit;
 
 /// Lines that are fetched from the book at once.
 const PIECE: usize = 256;
@@ -75,6 +76,10 @@ pub async fn logs(
         return Ok(Json(LogList { lines }).into_response());
     }
     let follow = Follow {
+        _permit: node.begin_following(&tenant).await.map_err(|_| {
+            let detail = format!("more than `max_followers` = {MAX_FOLLOWERS} streams of this tenant's logs at once");
+            ApiError::new(Kind::Busy, detail).limit("max_followers").retry_after(5)
+        })?,
         latest: book.follow(),
         draining: node.draining(),
         after: lines.last().map(|line| line.id).or(after).unwrap_or(0),
@@ -86,6 +91,7 @@ pub async fn logs(
 }
 
 struct Follow {
+    _permit: Permit,
     book: Arc<LogBook>,
     function: Name,
     pending: std::collections::VecDeque<LogLine>,

@@ -1,7 +1,7 @@
 //! How an invocation can fail.
 
-use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
+use wasmtime::{PoolConcurrencyLimitError, Trap};
 
 use super::limits::{MAX_HANDLES, MAX_TABLE_ELEMENTS, MAX_WASM_STACK};
 
@@ -78,8 +78,14 @@ pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64
     if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
         return InvokeError::Limit(LimitHit::Handles);
     }
-    // These two, of a response and of WASI's randomness, have no type to tell them by.
+    if error.is::<PoolConcurrencyLimitError>() {
+        return InvokeError::Host(error.to_string());
+    }
+    // These have no type to tell them by: handles that the guest itself makes, a response, and WASI's randomness.
     let cause = error.root_cause().to_string();
+    if cause.contains("store handle limit exceeded") {
+        return InvokeError::Limit(LimitHit::Handles);
+    }
     if cause.contains("fuel allocated for hostcalls has been exhausted")
         || (cause.starts_with("requested len") && cause.contains("exceeds limit"))
     {
