@@ -99,6 +99,15 @@ pub enum InvokeFailure {
     Failed { error: InvokeError, receipt: Box<Receipt> },
 }
 
+/// Why a tenant was not deleted, or not wholly.
+#[derive(Debug, thiserror::Error)]
+pub enum DeleteError {
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+}
+
 impl Node {
     /// Opens the data directory and everything in it. The second part is the operator's key, when one was just made.
     pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
@@ -119,6 +128,7 @@ impl Node {
             settings.loaded_bytes.0,
         )
         .await?;
+        registry.forget_tenants(|id| tenants.by_id(id).is_some()).await?;
         let logs = Logs::load(&metadata)?;
         let (developer, key) = match access {
             Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
@@ -284,17 +294,10 @@ impl Node {
     }
 
     /// Deletes a tenant with everything it has. What is running runs to its end.
-    pub async fn delete_tenant(&self, name: &str) -> anyhow::Result<Result<(), TenantError>> {
-        let tenant = match self.tenants.get(name) {
-            Ok(tenant) => tenant,
-            Err(error) => return Ok(Err(error)),
-        };
-        let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
-        if let Err(error) = self.tenants.delete(name, records).await {
-            return Ok(Err(error));
-        }
-        self.registry.forget(tenant.id).await?;
-        Ok(Ok(()))
+    pub async fn delete_tenant(&self, name: &str) -> Result<(), DeleteError> {
+        let tenant = self.tenants.get(name)?;
+        self.tenants.delete(name, self.logs.forget_tenant(tenant.id)).await?;
+        Ok(self.registry.forget_tenants(|id| id != tenant.id).await?)
     }
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {

@@ -238,6 +238,9 @@ impl Registry {
         self.check_quota(tenant, &name, staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
         let _changing = self.changing.write().await;
+        if tenant.is_gone() {
+            return Err(RegistryError::NotFound(name.to_string()));
+        }
         self.check_quota(tenant, &name, staged.size)?;
         self.blobs.publish(&staged.path, &staged.digest).await?;
         let version = Version {
@@ -358,19 +361,20 @@ impl Registry {
         self.collect(&digests).await
     }
 
-    /// The records of a tenant's functions as deletions, for the transaction that deletes the tenant.
-    pub fn deletion_of(&self, tenant: TenantId) -> Batch {
-        let functions = self.list(tenant);
-        functions.iter().fold(Batch::default(), |batch, function| batch.delete::<Function>(function.key()))
-    }
-
-    /// Forgets a tenant whose records are gone.
-    pub async fn forget(&self, tenant: TenantId) -> Result<(), RegistryError> {
+    /// Deletes the functions of tenants that `keep` does not know: of one that is being deleted, or of one whose deletion
+    /// was cut short.
+    pub async fn forget_tenants(&self, keep: impl Fn(TenantId) -> bool) -> Result<(), RegistryError> {
         let _changing = self.changing.write().await;
-        let gone = self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&tenant);
-        let functions = gone.unwrap_or_default();
-        let digests: Vec<Digest> =
-            functions.values().flat_map(|function| &function.versions).map(|version| version.digest).collect();
+        let gone: Vec<Arc<Function>> = {
+            let functions = self.functions();
+            let strangers = functions.iter().filter(|(tenant, _)| !keep(**tenant));
+            strangers.flat_map(|(_, functions)| functions.values().cloned()).collect()
+        };
+        let records = gone.iter().fold(Batch::default(), |batch, function| batch.delete::<Function>(function.key()));
+        self.metadata.commit(records).await?;
+        self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).retain(|tenant, _| keep(*tenant));
+        let versions = gone.iter().flat_map(|function| &function.versions);
+        let digests: Vec<Digest> = versions.map(|version| version.digest).collect();
         self.collect(&digests).await
     }
 

@@ -4,7 +4,7 @@
 //! nothing. Everything here is held in memory and written through to the metadata store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,8 @@ pub struct Tenant {
     /// How far the tenant's share of CPU has run; see [`crate::sandbox::Turns`].
     pub virtual_time: AtomicU64,
     quota: RwLock<Arc<Quota>>,
+    /// Set when the tenant is deleted: what is under way for it must leave nothing behind.
+    gone: AtomicBool,
 }
 
 impl Tenant {
@@ -121,6 +123,7 @@ impl Tenant {
             rate: RateLimiter::new(quota.requests_per_second),
             virtual_time: AtomicU64::new(0),
             quota: RwLock::new(Arc::new(quota)),
+            gone: AtomicBool::new(false),
         })
     }
 
@@ -131,6 +134,10 @@ impl Tenant {
 
     pub fn quota(&self) -> Arc<Quota> {
         self.quota.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Relaxed)
     }
 
     fn record(&self) -> TenantRecord {
@@ -303,6 +310,7 @@ impl Tenants {
             batch = batch.delete::<KeyRecord>(key.as_str().to_owned());
         }
         self.metadata.commit(batch).await?;
+        tenant.gone.store(true, Relaxed);
         self.change(|directory| {
             directory.by_name.remove(&tenant.name);
             directory.tenants.remove(&tenant.id);

@@ -9,7 +9,7 @@ use super::types::Problem;
 use crate::logs::invocation_id;
 use crate::meta::MetaError;
 use crate::names::BadName;
-use crate::node::InvokeFailure;
+use crate::node::{DeleteError, InvokeFailure};
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
 use crate::tenant::{OverLimit, TenantError};
@@ -170,6 +170,15 @@ impl From<RegistryError> for ApiError {
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
             RegistryError::Compile(error) => Self::from(error),
             RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),
+        }
+    }
+}
+
+impl From<DeleteError> for ApiError {
+    fn from(error: DeleteError) -> Self {
+        match error {
+            DeleteError::Tenant(error) => error.into(),
+            DeleteError::Registry(error) => error.into(),
         }
     }
 }

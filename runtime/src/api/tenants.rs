@@ -124,6 +124,6 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(tenant): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    node.delete_tenant(&tenant).await??;
+    node.delete_tenant(&tenant).await?;
     Ok(StatusCode::NO_CONTENT)
 }
