@@ -46,7 +46,10 @@ pub struct LogQuery {
         ("last-event-id" = Option<u64>, Header, description = "Go on after this line"),
     ),
     responses(
-        (status = 200, description = "Lines, or a stream of `line` events", body = LogList),
+        (status = 200, description = "Lines, or a stream of `line` events", content(
+            (LogList = "application/json"),
+            (String = "text/event-stream"),
+        )),
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
