@@ -408,7 +408,10 @@ impl Registry {
 
     /// Removes what a node that was killed left behind: files that no record names.
     async fn sweep(&self) -> Result<(), RegistryError> {
-        let stray: Vec<Digest> = self.blobs.list().await?;
+        let mut stray: Vec<Digest> = self.blobs.list().await?;
+        stray.extend(self.artifacts.list()?);
+        stray.sort();
+        stray.dedup();
         self.collect(&stray).await
     }
 }
