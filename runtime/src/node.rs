@@ -273,11 +273,13 @@ impl Node {
             Ok(tenant) => tenant,
             Err(error) => return Ok(Err(error)),
         };
+        // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
+        let paused = self.registry.pause().await;
         let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
         if let Err(error) = self.tenants.delete(name, records).await {
             return Ok(Err(error));
         }
-        self.registry.forget(tenant.id).await?;
+        self.registry.forget(tenant.id, paused).await?;
         Ok(Ok(()))
     }
 

@@ -112,6 +112,8 @@ pub enum RegistryError {
     VersionActive { function: Name, version: Digest },
     #[error("{what} would exceed the tenant's `{name}` of {limit}")]
     Quota { name: &'static str, limit: u64, what: String },
+    #[error("the tenant was deleted meanwhile")]
+    TenantDeleted,
     #[error("the component was refused: {0}")]
     Refused(String),
     #[error(transparent)]
@@ -244,6 +246,9 @@ impl Registry {
         self.check_quota(tenant, &name, staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
         let _changing = self.changing.write().await;
+        if tenant.is_deleted() {
+            return Err(RegistryError::TenantDeleted);
+        }
         self.check_quota(tenant, &name, staged.size)?;
         self.blobs.publish(&staged.path, &staged.digest).await?;
         let version = Version {
@@ -370,9 +375,17 @@ impl Registry {
         functions.iter().fold(Batch::default(), |batch, function| batch.delete::<Function>(function.key()))
     }
 
-    /// Forgets a tenant whose records are gone.
-    pub async fn forget(&self, tenant: TenantId) -> Result<(), RegistryError> {
-        let _changing = self.changing.write().await;
+    /// Holds every change off until the result is dropped.
+    pub async fn pause(&self) -> tokio::sync::OwnedRwLockWriteGuard<()> {
+        self.changing.clone().write_owned().await
+    }
+
+    /// Forgets a tenant whose records are gone; changes have been held off since before they were looked up.
+    pub async fn forget(
+        &self,
+        tenant: TenantId,
+        _paused: tokio::sync::OwnedRwLockWriteGuard<()>,
+    ) -> Result<(), RegistryError> {
         let gone = self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&tenant);
         let functions = gone.unwrap_or_default();
         let digests: Vec<Digest> =

@@ -4,7 +4,7 @@
 //! nothing. Everything here is held in memory and written through to the metadata store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use serde::{Deserialize, Serialize};
@@ -106,6 +106,7 @@ pub struct Tenant {
     /// How far the tenant's share of CPU has run; see [`crate::sandbox::Turns`].
     pub virtual_time: AtomicU64,
     quota: RwLock<Arc<Quota>>,
+    deleted: AtomicBool,
 }
 
 impl Tenant {
@@ -121,6 +122,7 @@ impl Tenant {
             rate: RateLimiter::new(quota.requests_per_second),
             virtual_time: AtomicU64::new(0),
             quota: RwLock::new(Arc::new(quota)),
+            deleted: AtomicBool::new(false),
         })
     }
 
@@ -131,6 +133,11 @@ impl Tenant {
 
     pub fn quota(&self) -> Arc<Quota> {
         self.quota.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+    }
+
+    /// Whether it is gone, for whoever still holds it.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Relaxed)
     }
 
     fn record(&self) -> TenantRecord {
@@ -303,6 +310,7 @@ impl Tenants {
             batch = batch.delete::<KeyRecord>(key.as_str().to_owned());
         }
         self.metadata.commit(batch).await?;
+        tenant.deleted.store(true, Relaxed);
         self.change(|directory| {
             directory.by_name.remove(&tenant.name);
             directory.tenants.remove(&tenant.id);
