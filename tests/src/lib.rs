@@ -3,12 +3,16 @@
 //!
 //! - [`node`]: a `weft serve` process on a free port with a data directory of its own
 //! - [`http`]: requests to it
+//! - [`wire`]: connections to it, byte by byte
+//! - [`command`]: the command line
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
 //! - [`sandbox`]: the sandbox without a server around it
 
+pub mod command;
 pub mod components;
 pub mod guests;
 pub mod http;
 pub mod node;
 pub mod sandbox;
+pub mod wire;
