@@ -39,4 +39,4 @@ bench:
 soak:
 	@scripts/setup.sh test
 	cargo build $(CARGO_FLAGS) -p weft
-	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 soak
+	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 hostile soak

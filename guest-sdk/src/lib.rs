@@ -22,10 +22,14 @@
 //!
 //! This is a thin, typed layer over `wit/` and knows nothing of the runtime behind it. A component imports only the
 //! interfaces that its function calls. Each request meets a fresh instance, so a `static` is no cache.
+//!
+//! The crate brings a global allocator that makes cold starts quicker; `default-features = false` leaves that to you.
 
 // The generated bindings and macros name this crate as a user's crate would.
 extern crate self as weft_sdk;
 
+#[cfg(all(feature = "allocator", any(target_arch = "wasm32", test)))]
+mod allocator;
 #[doc(hidden)]
 pub mod bindings;
 mod error;

@@ -102,7 +102,10 @@ async fn unknown_route(uri: Uri) -> ApiError {
 }
 
 async fn wrong_method(method: Method) -> ApiError {
-    ApiError::new(Kind::MethodNotAllowed, format!("this route does not take {method}; `/openapi.json` says what it takes"))
+    ApiError::new(
+        Kind::MethodNotAllowed,
+        format!("this route does not take {method}; `/openapi.json` says what it takes"),
+    )
 }
 
 /// Counts requests in flight and problems, and turns what axum itself refuses (a path that is not UTF-8) into one.

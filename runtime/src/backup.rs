@@ -54,8 +54,7 @@ pub struct RestoreSummary {
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
     let (pieces, received) = mpsc::channel(4);
     let held = node.registry.hold().await;
-    let records: Vec<Entry> =
-        node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
+    let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     tokio::task::spawn_blocking(move || {
         let _held = held;
         let written = write(&node, &records, Pieces(pieces.clone()));
@@ -143,7 +142,12 @@ pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
         match name.as_str() {
             HEAD => {
                 let head: Head = serde_json::from_reader(&mut entry).with_context(broken)?;
-                ensure!(head.format == FORMAT, "backup format {} is not {FORMAT}: it is of weft {}", head.format, head.weft);
+                ensure!(
+                    head.format == FORMAT,
+                    "backup format {} is not {FORMAT}: it is of weft {}",
+                    head.format,
+                    head.weft
+                );
             }
             _ if index == 0 => bail!("`{}` is not a backup of weft", file.display()),
             RECORDS => records = Some(serde_json::from_reader(&mut entry).with_context(broken)?),

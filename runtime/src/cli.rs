@@ -1,8 +1,8 @@
 //! The `weft` command: flags in, verbs out.
 //!
 //! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `new`, `build`, `serve`,
-//! `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process: what
-//! an error means as text and as an exit code is decided in [`failure`].
+//! `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process:
+//! what an error means as text and as an exit code is decided in [`failure`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +48,7 @@ Exit codes:
   5  the node failed, is too busy, or is stopping: try again later";
 
 #[derive(Parser)]
-#[command(name = "weft", version, about, after_help = AFTER_HELP, propagate_version = true)]
+#[command(name = "weft", version, about, after_help = AFTER_HELP)]
 struct Cli {
     #[command(flatten)]
     global: Global,

@@ -167,10 +167,9 @@ settings! {
 impl Options {
     /// Reads a TOML file; a key that is no setting is an error that names it.
     pub fn from_file(path: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
-        toml::from_str(&text)
-            .map_err(|error| ConfigError::Malformed { path: path.to_owned(), error: Box::new(error) })
+        let text =
+            std::fs::read_to_string(path).map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+        toml::from_str(&text).map_err(|error| ConfigError::Malformed { path: path.to_owned(), error: Box::new(error) })
     }
 }
 
@@ -224,7 +223,7 @@ impl Settings {
         match self.max_memory.0 {
             0 => {
                 let info = rustix::system::sysinfo();
-                u64::from(info.totalram) / 4 * 3 * u64::from(info.mem_unit)
+                info.totalram / 4 * 3 * u64::from(info.mem_unit)
             }
             given => given,
         }
@@ -285,7 +284,9 @@ mod tests {
 
     #[test]
     fn settings_that_do_not_fit_are_refused() {
-        for text in ["max_instances = 0", "tls_cert = \"a.pem\"", "compile_timeout = \"5ms\"", "max_instance_memory = \"5GiB\""] {
+        for text in
+            ["max_instances = 0", "tls_cert = \"a.pem\"", "compile_timeout = \"5ms\"", "max_instance_memory = \"5GiB\""]
+        {
             assert!(Settings::resolve(Options::default(), from_toml(text).unwrap()).is_err(), "{text}");
         }
     }

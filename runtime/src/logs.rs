@@ -251,10 +251,8 @@ impl Drop for LogSink {
     fn drop(&mut self) {
         self.tenant.ledger.charge_log(self.written);
         if self.dropped > 0 {
-            let text = format!(
-                "{} more bytes of log were dropped: `invocation_log_bytes` is {}",
-                self.dropped, self.budget
-            );
+            let text =
+                format!("{} more bytes of log were dropped: `invocation_log_bytes` is {}", self.dropped, self.budget);
             self.append(Level::Warn, text);
         }
     }

@@ -93,8 +93,11 @@ impl Metadata {
     pub fn all<R: Record>(&self) -> Result<Vec<R>, MetaError> {
         let decode = |entry: Entry| {
             let Entry { table, key, value } = entry;
-            serde_json::from_value(value.unwrap_or_default())
-                .map_err(|reason| MetaError::Corrupt { table, key, reason })
+            serde_json::from_value(value.unwrap_or_default()).map_err(|reason| MetaError::Corrupt {
+                table,
+                key,
+                reason,
+            })
         };
         self.read(|name| name == R::TABLE)?.into_iter().map(decode).collect()
     }

@@ -33,6 +33,17 @@ const MAX_UPLOADS_PER_TENANT: u32 = 4;
 /// The tenant of a node that runs with `--dev`.
 const DEV_TENANT: &str = "dev";
 
+/// Who may call a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Whoever has a key. The first start makes the operator's.
+    Keys,
+    /// The same, and the operator gets a new one.
+    NewOperatorKey,
+    /// Whoever can connect: one tenant, who is the operator too.
+    Developer,
+}
+
 pub struct Node {
     pub settings: Settings,
     pub tenants: Tenants,
@@ -88,7 +99,7 @@ pub enum InvokeFailure {
 
 impl Node {
     /// Opens the data directory and everything in it. The second part is the operator's key, when one was just made.
-    pub async fn start(settings: Settings, dev: bool) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
+    pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
         let data = DataDir::open(&settings.data_dir)?;
         let metadata = Metadata::open(&data.metadata())?;
         let blobs: Arc<dyn BlobStore> = Arc::new(LocalBlobs::new(data.blobs()));
@@ -107,12 +118,10 @@ impl Node {
         )
         .await?;
         let logs = Logs::load(&metadata)?;
-        let (developer, key) = if dev {
-            (Some(developer(&tenants, &settings.quota).await?), None)
-        } else if tenants.has_operator() {
-            (None, None)
-        } else {
-            (None, Some(tenants.issue_operator_key().await?))
+        let (developer, key) = match access {
+            Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
+            Access::Keys if tenants.has_operator() => (None, None),
+            Access::Keys | Access::NewOperatorKey => (None, Some(tenants.issue_operator_key().await?)),
         };
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;

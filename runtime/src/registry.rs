@@ -169,14 +169,8 @@ impl Registry {
         for function in metadata.all::<Function>()? {
             functions.entry(function.tenant).or_default().insert(function.name.clone(), Arc::new(function));
         }
-        let registry = Self {
-            metadata,
-            blobs,
-            artifacts,
-            staging,
-            functions: RwLock::new(functions),
-            changing: Arc::default(),
-        };
+        let registry =
+            Self { metadata, blobs, artifacts, staging, functions: RwLock::new(functions), changing: Arc::default() };
         registry.sweep().await?;
         Ok(registry)
     }
@@ -492,7 +486,10 @@ mod tests {
         let digest = Digest::of(b"b");
         assert_eq!(find_version(&function, &digest.hex()[..8]).unwrap().digest, digest);
         assert_eq!(find_version(&function, &digest.to_string()).unwrap().digest, digest);
-        assert!(matches!(find_version(&function, ""), Err(RegistryError::NoSuchVersion { .. } | RegistryError::Ambiguous { .. })));
+        assert!(matches!(
+            find_version(&function, ""),
+            Err(RegistryError::NoSuchVersion { .. } | RegistryError::Ambiguous { .. })
+        ));
         assert!(matches!(find_version(&function, "zz"), Err(RegistryError::NoSuchVersion { .. })));
     }
 }

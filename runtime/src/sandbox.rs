@@ -28,12 +28,12 @@ mod meter;
 mod ticker;
 mod turns;
 
+pub use crate::host::Facts;
 pub use compile_child::run as run_compile_child;
 pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use engine::swap_is_off;
 pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
-pub use crate::host::Facts;
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
 pub use turns::{TurnClock, Turns};
@@ -207,7 +207,12 @@ async fn run(
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms);
     let job = JobState::new(facts, log, started + wall, limits.payload);
-    let meter = Meter::new(tenant.clone(), quota.instance_memory.min(limits.memory));
+    // Whichever is lower is the one to raise.
+    let memory = match quota.instance_memory <= limits.memory {
+        true => ("instance_memory", quota.instance_memory),
+        false => ("max_instance_memory", limits.memory),
+    };
+    let meter = Meter::new(tenant.clone(), memory);
     let bytes_in = request.body.len() as u64;
     let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
     let mut store = Store::new(&engine, HostState::new(meter, job));

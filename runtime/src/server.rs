@@ -3,7 +3,7 @@
 //! HTTP has threads of its own; guests that compute for longer than an epoch are elsewhere (see [`crate::sandbox`]). It
 //! speaks HTTP/1.1: what HTTP/2 would bring is for the proxy in front, and a slow reader is easier to bound here.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api;
 use crate::config::{LogFormat, Settings};
-use crate::node::Node;
+use crate::node::{Access, Node};
 
 mod write_timeout;
 
@@ -37,7 +37,7 @@ const MAX_HEADERS: usize = 100;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is told to stop.
-pub fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
+pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
     let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -45,7 +45,7 @@ pub fn serve(settings: Settings, dev: bool) -> anyhow::Result<()> {
         .thread_name("weft-http")
         .enable_all()
         .build()?;
-    let outcome = runtime.block_on(run(settings, dev));
+    let outcome = runtime.block_on(run(settings, access));
     runtime.shutdown_timeout(LAST_WORDS);
     outcome
 }
@@ -62,18 +62,19 @@ fn init_logging(settings: &Settings) -> anyhow::Result<()> {
     installed.map_err(|error| anyhow::anyhow!("logging: {error}"))
 }
 
-async fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
+async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
     let address = settings.listen;
     ensure!(
-        !dev || address.ip().is_loopback(),
+        access != Access::Developer || address.ip().is_loopback(),
         "`--dev` asks for no key, so it only listens on loopback; `{address}` is not"
     );
     let tls = if settings.has_tls() { Some(tls(&settings)?) } else { None };
     let listener = TcpListener::bind(address)
         .await
         .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
-    let (node, operator_key) = Node::start(settings, dev).await?;
-    announce(listener.local_addr()?, tls.is_some(), dev, operator_key.map(|key| key.reveal().to_string()));
+    let (node, operator_key) = Node::start(settings, access).await?;
+    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
+        .context("standard output is closed: the node has nowhere to say where it listens")?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let (close, closing) = watch::channel(false);
@@ -94,14 +95,15 @@ async fn run(settings: Settings, dev: bool) -> anyhow::Result<()> {
 }
 
 /// The only lines on standard output: where the node is, and the key that will not be shown again.
-fn announce(address: SocketAddr, tls: bool, dev: bool, operator_key: Option<String>) {
+fn announce(address: SocketAddr, tls: bool, access: Access, operator_key: Option<String>) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
     if let Some(key) = operator_key {
-        println!("operator key, shown this once: {key}");
+        writeln!(stdout, "operator key, shown this once: {key}")?;
     }
-    if dev {
-        println!("development node: no key is needed, one tenant `dev`");
+    if access == Access::Developer {
+        writeln!(stdout, "development node: no key is needed, one tenant `dev`")?;
     }
-    println!("listening on {}://{address}", if tls { "https" } else { "http" });
+    writeln!(stdout, "listening on {}://{address}", if tls { "https" } else { "http" })
 }
 
 /// Not ready, then idle or out of time. A second signal ends the wait.
@@ -197,11 +199,7 @@ async fn speak(
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(read_limit)
-        .max_buf_size(MAX_HEAD)
-        .max_headers(MAX_HEADERS);
+    builder.timer(TokioTimer::new()).header_read_timeout(read_limit).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(router)));
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use ureq::Agent;
 use ureq::http::{HeaderMap, Method, Request};
-use weft::api::types::Problem;
+use weft::api::types::{LogList, Problem, TenantView};
+use weft::logs::LogLine;
 
 /// Somebody who calls a node, with or without a key.
 #[derive(Clone)]
@@ -48,7 +49,8 @@ impl Client {
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer> {
-        let mut request = Request::builder().method(Method::from_bytes(method.as_bytes())?).uri(format!("{}{path}", self.url));
+        let mut request =
+            Request::builder().method(Method::from_bytes(method.as_bytes())?).uri(format!("{}{path}", self.url));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -90,6 +92,18 @@ impl Client {
         let answer = self.invoke(name, body.as_bytes())?;
         ensure!(answer.status == 200, "invoking `{name}` with `{body}`: {answer:?}");
         Ok(answer.text())
+    }
+
+    /// What the tenant may use, has used and holds.
+    pub fn usage(&self) -> Result<TenantView> {
+        Ok(serde_json::from_value(self.get("/v1/usage")?.json()?)?)
+    }
+
+    /// The latest lines of a function's log, as many as there can be.
+    pub fn log(&self, name: &str) -> Result<Vec<LogLine>> {
+        let list: LogList =
+            serde_json::from_value(self.get(&format!("/v1/functions/{name}/logs?tail=10000"))?.json()?)?;
+        Ok(list.lines)
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use tempfile::TempDir;
+use weft::api::types::NodeView;
 
 use crate::components::weft;
 use crate::http::Client;
@@ -129,6 +130,17 @@ impl Node {
     pub fn tenant(&self, name: &str, quota: serde_json::Value) -> Result<Client> {
         let created = self.operator()?.post("/v1/tenants", &json!({ "name": name, "quota": quota }))?.json()?;
         Ok(Client::new(&self.url, Some(created["key"].as_str().context("no key")?)))
+    }
+
+    /// The node as its operator sees it.
+    pub fn view(&self) -> Result<NodeView> {
+        Ok(serde_json::from_value(self.operator()?.get("/v1/node")?.json()?)?)
+    }
+
+    /// Waits until nothing runs and nothing waits.
+    pub fn idle(&self, at_most: Duration) -> Result<()> {
+        eventually(at_most, || self.view().map(|view| (view.instances, view.waiting, view.memory) == (0, 0, 0)))
+            .with_context(|| format!("the node is not idle: {:?}", self.view()))
     }
 
     pub fn pid(&self) -> Pid {

@@ -1,10 +1,16 @@
 //! End-to-end tests, one binary: real nodes, real clients, real components.
 
 mod end_to_end {
+    mod cancel;
     mod command_line;
     mod components;
+    mod contract;
     mod durability;
+    mod fairness;
+    mod hostile;
     mod operations;
     mod server;
+    mod soak;
     mod tenancy;
+    mod versions;
 }

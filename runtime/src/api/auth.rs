@@ -18,10 +18,10 @@ pub struct AsOperator;
 
 fn authenticate(parts: &Parts, node: &Node) -> Result<Principal, ApiError> {
     let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let key = header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    node.authenticate(key.map(|(_, key)| key.trim())).ok_or_else(|| {
-        ApiError::new(Kind::Unauthenticated, "send `Authorization: Bearer KEY` with a key of this node")
-    })
+    let key =
+        header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    node.authenticate(key.map(|(_, key)| key.trim()))
+        .ok_or_else(|| ApiError::new(Kind::Unauthenticated, "send `Authorization: Bearer KEY` with a key of this node"))
 }
 
 impl FromRequestParts<Arc<Node>> for AsTenant {

@@ -79,6 +79,8 @@ pub async fn deploy(
     let name: Name = name.parse()?;
     let (mut upload, _permit) = node.begin_upload(&tenant).await?;
     let mut pieces = Pieces::new(body, node.settings.body_timeout.0);
+    // Refused before it is sent, so that the client is still there to hear it.
+    upload.expect(pieces.announced().unwrap_or(0))?;
     while let Some(piece) = pieces.next().await? {
         upload.write(&piece).await?;
     }

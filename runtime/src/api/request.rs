@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, Query};
 use axum::http::request::Parts;
 use bytes::Bytes;
@@ -26,7 +26,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Params<T> {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(query)) => Ok(Self(query)),
-            Err(error) => Err(ApiError::new(Kind::InvalidRequest, format!("the query does not fit: {}", error.body_text()))),
+            Err(error) => {
+                Err(ApiError::new(Kind::InvalidRequest, format!("the query does not fit: {}", error.body_text())))
+            }
         }
     }
 }
@@ -41,6 +43,11 @@ pub struct Pieces {
 impl Pieces {
     pub fn new(body: Body, limit: Duration) -> Self {
         Self { body, deadline: Instant::now() + limit, limit }
+    }
+
+    /// How much the client has said that it will send, if it has.
+    pub fn announced(&self) -> Option<u64> {
+        self.body.size_hint().exact()
     }
 
     /// The next piece, or nothing at the end.
@@ -69,11 +76,18 @@ pub async fn read(
     max_name: &'static str,
     charge: &mut Charge,
 ) -> Result<Vec<u8>, ApiError> {
+    let too_large = || {
+        let detail = format!("the body is larger than `{max_name}` = {max} bytes");
+        ApiError::new(Kind::TooLarge, detail).limit(max_name)
+    };
+    // Refused before it is sent, so that the client is still there to hear it.
+    if pieces.announced().is_some_and(|announced| announced > max) {
+        return Err(too_large());
+    }
     let mut bytes = Vec::new();
     while let Some(piece) = pieces.next().await? {
         if (bytes.len() + piece.len()) as u64 > max {
-            let detail = format!("the body is larger than `{max_name}` = {max} bytes");
-            return Err(ApiError::new(Kind::TooLarge, detail).limit(max_name));
+            return Err(too_large());
         }
         charge.grow(piece.len() as u64)?;
         bytes.extend_from_slice(&piece);

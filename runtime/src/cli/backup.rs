@@ -24,7 +24,7 @@ pub struct BackupArgs {
 pub struct RestoreArgs {
     /// What `weft backup` wrote
     file: PathBuf,
-    /// The data directory to make; it must not exist or be empty
+    /// The data directory to make; it must hold no data yet
     #[arg(long, env = "WEFT_DATA_DIR", value_name = "FOLDER")]
     data_dir: PathBuf,
 }
@@ -71,7 +71,13 @@ fn receive(from: &mut impl Read, to: &mut (impl Read + Write + Seek)) -> anyhow:
 
 pub fn restore(args: RestoreArgs, out: &Output) -> anyhow::Result<()> {
     let summary = crate::backup::restore(&args.file, &args.data_dir)?;
-    let sentence = format!("restored into {}; start a node with `--data-dir {0}`", args.data_dir.display());
+    let sentence = format!(
+        "restored {} records and {} components ({}); start a node with `--data-dir {}`",
+        summary.records,
+        summary.components,
+        bytes(summary.bytes),
+        args.data_dir.display()
+    );
     out.done(&summary, sentence)
 }
 

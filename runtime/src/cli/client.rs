@@ -13,6 +13,7 @@ use ureq::http::{Method, Request, Response, Uri};
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Proxy};
 
+use crate::api::problem::TYPE_PREFIX;
 use crate::api::types::Problem;
 
 mod calls;
@@ -37,13 +38,16 @@ pub enum ClientError {
     Certificate { path: PathBuf, reason: String },
     #[error("cannot reach a node at {url}: {reason}")]
     Unreachable { url: String, reason: String, refused: bool },
-    #[error("no answer from {url} in time ({phase})")]
-    Timeout { url: String, phase: String },
+    #[error("no answer from {url} in time")]
+    Timeout { url: String },
     #[error("the answer ended before it was whole: {0}")]
     Cut(String),
+    /// A node that reads a body and then finds it too large hangs up, and its reason is lost with the connection.
+    #[error("{url} hung up before it had the whole request: {reason}; is the body larger than the node takes?")]
+    HungUp { url: String, reason: String },
     /// The node said no.
-    #[error("{}", if .0.detail.is_empty() { &.0.title } else { &.0.detail })]
-    Problem(Box<Problem>),
+    #[error("{}", if problem.detail.is_empty() { &problem.title } else { &problem.detail })]
+    Problem { problem: Box<Problem>, path: String },
     #[error("{url} answered with status {status}, but not as a weft node does")]
     Foreign { url: String, status: u16 },
 }
@@ -78,6 +82,14 @@ pub struct Client {
     key: Option<String>,
 }
 
+impl ClientError {
+    /// What kind of problem the node named, without the prefix that all of them have.
+    pub fn kind(&self) -> Option<&str> {
+        let Self::Problem { problem, .. } = self else { return None };
+        Some(problem.kind.strip_prefix(TYPE_PREFIX).unwrap_or(&problem.kind))
+    }
+}
+
 impl Client {
     /// `ca_cert` is a PEM file whose authorities are trusted instead of the public ones.
     pub fn new(url: &str, key: Option<&str>, ca_cert: Option<&Path>) -> Result<Self, ClientError> {
@@ -85,7 +97,10 @@ impl Client {
         let base = url.trim_end_matches('/');
         let uri: Uri = base.parse().map_err(|_| bad_url())?;
         let authority = uri.authority().ok_or_else(bad_url)?;
-        if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.query().is_some() || authority.as_str().contains('@') {
+        if !matches!(uri.scheme_str(), Some("http" | "https"))
+            || uri.query().is_some()
+            || authority.as_str().contains('@')
+        {
             return Err(bad_url());
         }
         if key.is_some_and(|key| key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic())) {
@@ -116,7 +131,8 @@ impl Client {
 
     /// Sends a request; anything but success is an error.
     fn send(&self, ask: Ask<'_>) -> Result<Response<ureq::Body>, ClientError> {
-        let mut request = Request::builder().method(ask.method).uri(format!("{}{}", self.base, ask.path));
+        let path = ask.path;
+        let mut request = Request::builder().method(ask.method).uri(format!("{}{path}", self.base));
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }
@@ -127,10 +143,15 @@ impl Client {
             request = request.header(name, value);
         }
         let response = match ask.body {
-            Some(body) => self.run(request.body(body), ask.wait),
+            Some(body) => self.run(request.body(body), ask.wait).map_err(|error| match error {
+                ClientError::Cut(reason) if body.len() >= EXPECT_FROM => {
+                    ClientError::HungUp { url: self.base.clone(), reason }
+                }
+                other => other,
+            }),
             None => self.run(request.body(()), ask.wait),
         }?;
-        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response)) }
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response, path)) }
     }
 
     fn run(
@@ -163,13 +184,13 @@ impl Client {
         Ok(bytes)
     }
 
-    fn refusal(&self, response: Response<ureq::Body>) -> ClientError {
+    fn refusal(&self, response: Response<ureq::Body>, path: String) -> ClientError {
         let status = response.status().as_u16();
         let mut text = Vec::new();
         match response.into_body().into_reader().take(MAX_PROBLEM).read_to_end(&mut text) {
             Err(error) => self.failed(error.into()),
             Ok(_) => match serde_json::from_slice(&text) {
-                Ok(problem) => ClientError::Problem(Box::new(problem)),
+                Ok(problem) => ClientError::Problem { problem: Box::new(problem), path },
                 Err(_) => ClientError::Foreign { url: self.base.clone(), status },
             },
         }
@@ -178,7 +199,7 @@ impl Client {
     fn failed(&self, error: ureq::Error) -> ClientError {
         let url = self.base.clone();
         match error {
-            ureq::Error::Timeout(phase) => ClientError::Timeout { url, phase: phase.to_string() },
+            ureq::Error::Timeout(_) => ClientError::Timeout { url },
             ureq::Error::Io(error) => {
                 let refused = error.kind() == io::ErrorKind::ConnectionRefused;
                 match error.kind() {
@@ -235,7 +256,7 @@ mod tests {
              {\"type\":\"function-not-found\",\"title\":\"t\",\"status\":404,\"detail\":\"no function\"}  ",
         );
         match client.node() {
-            Err(ClientError::Problem(problem)) => assert_eq!(problem.detail, "no function"),
+            Err(ClientError::Problem { problem, .. }) => assert_eq!(problem.detail, "no function"),
             other => panic!("{other:?}"),
         }
     }

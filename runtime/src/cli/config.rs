@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::output::{Output, Style};
 use super::tenant::limit_text;
 use crate::config::{ConfigError, Options, SettingRow, Settings};
+use crate::node::Access;
 
 /// What is read when no file is named.
 const DEFAULT_FILE: &str = "weft.toml";
@@ -29,6 +30,9 @@ pub struct ServeArgs {
     /// No keys: whoever can connect is the tenant `dev` and the operator. For one's own machine only
     #[arg(long)]
     dev: bool,
+    /// Make a new operator key and show it; the old one stops working
+    #[arg(long, conflicts_with = "dev")]
+    new_operator_key: bool,
 }
 
 #[derive(Subcommand)]
@@ -53,7 +57,12 @@ impl SettingsArgs {
 }
 
 pub fn serve(args: ServeArgs) -> anyhow::Result<()> {
-    crate::server::serve(args.settings.resolve()?, args.dev)
+    let access = match (args.dev, args.new_operator_key) {
+        (true, _) => Access::Developer,
+        (_, true) => Access::NewOperatorKey,
+        _ => Access::Keys,
+    };
+    crate::server::serve(args.settings.resolve()?, access)
 }
 
 pub fn run(verb: ConfigVerb, out: &Output) -> anyhow::Result<()> {

@@ -14,6 +14,7 @@ use crate::names::Name;
 #[derive(Args)]
 pub struct DeployArgs {
     /// A component (`.wasm`), or the folder or Cargo.toml of a crate to build first
+    #[arg(default_value = ".")]
     path: PathBuf,
     /// The function's name [default: the file's or the package's]
     #[arg(long)]

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::client::ClientError;
 use super::output::{Output, StdoutError, Style, harmless};
+use crate::api::problem::Kind;
 
 /// How a command ended. `0` is success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,6 @@ pub struct UsageError(pub String);
 #[error("see above")]
 pub struct Reported;
 
-/// Problems that are the node's and not the caller's or the function's.
-const NODE_FAULTS: [&str; 3] = ["internal", "draining", "busy"];
-
 fn exit(error: &anyhow::Error) -> Exit {
     if error.is::<UsageError>() {
         return Exit::Usage;
@@ -47,14 +45,23 @@ fn exit(error: &anyhow::Error) -> Exit {
             ClientError::Unreachable { .. }
             | ClientError::Timeout { .. }
             | ClientError::Cut(_)
+            | ClientError::HungUp { .. }
             | ClientError::Foreign { .. },
         ) => Exit::Unreachable,
-        Some(ClientError::Problem(problem)) => match problem.status {
-            401 | 403 => Exit::Denied,
-            _ if NODE_FAULTS.contains(&problem.kind.as_str()) => Exit::NodeFailed,
-            _ => Exit::Failed,
-        },
+        Some(problem @ ClientError::Problem { .. }) => exit_of_problem(problem.kind().unwrap_or_default()),
         Some(ClientError::Certificate { .. }) | None => Exit::Failed,
+    }
+}
+
+/// Not by status: a quota that is used up is a 403 too, and a function that traps a 502.
+fn exit_of_problem(kind: &str) -> Exit {
+    let is_one_of = |kinds: &[Kind]| kinds.iter().any(|known| known.slug() == kind);
+    if is_one_of(&[Kind::Unauthenticated, Kind::Forbidden]) {
+        Exit::Denied
+    } else if is_one_of(&[Kind::Internal, Kind::Draining, Kind::Busy, Kind::RateLimited]) {
+        Exit::NodeFailed
+    } else {
+        Exit::Failed
     }
 }
 
@@ -68,17 +75,32 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
             Some("give the authority's certificate with `--ca-cert`")
         }
         ClientError::Foreign { .. } => Some("check `--url`: something else may be listening there"),
-        ClientError::Timeout { .. } => Some("give it longer with `--timeout`, or look at `weft logs`"),
-        ClientError::Problem(problem) => match (problem.status, problem.kind.as_str()) {
-            (401, _) => Some("give a key with `--key`, WEFT_KEY or a profile (`weft profile set`)"),
-            (403, _) => Some("this needs another key: tenants are the operator's, functions a tenant's"),
-            (404, "function-not-found") => Some("`weft functions` lists what is deployed"),
-            (404, "version-not-found") => Some("`weft function versions NAME` lists what is stored"),
-            (404, "tenant-not-found") => Some("`weft tenant list` lists the tenants"),
-            (_, "busy" | "draining") => Some("try again in a moment"),
-            _ => None,
-        },
+        ClientError::Timeout { .. } => {
+            Some("an invocation can be given longer with `--timeout`; `weft logs NAME` shows what it says meanwhile")
+        }
+        // The node's own text says what to do.
+        ClientError::Problem { problem, .. } if problem.detail.contains("`weft ") => None,
+        problem @ ClientError::Problem { path, .. } => hint_for_problem(problem.kind()?, path),
         _ => None,
+    }
+}
+
+fn hint_for_problem(kind: &str, path: &str) -> Option<&'static str> {
+    let is = |known: Kind| known.slug() == kind;
+    if is(Kind::Unauthenticated) {
+        Some("give a key with `--key`, WEFT_KEY or a profile (`weft profile set`)")
+    } else if is(Kind::Forbidden) {
+        Some("tenants, the node and backups take the operator's key, functions a tenant's")
+    } else if is(Kind::NotFound) && path.starts_with("/v1/tenants") {
+        Some("`weft tenant list` lists the tenants")
+    } else if is(Kind::NotFound) && path.starts_with("/v1/functions") {
+        Some("`weft functions` lists what is deployed")
+    } else if is(Kind::Trapped) {
+        Some("`weft logs NAME` has what the function said before")
+    } else if is(Kind::Busy) || is(Kind::Draining) || is(Kind::RateLimited) {
+        Some("try again in a moment")
+    } else {
+        None
     }
 }
 
@@ -98,8 +120,9 @@ pub fn report(error: &anyhow::Error, out: &Output) -> ExitCode {
 
 fn describe(error: &anyhow::Error, exit: Exit, out: &Output) {
     let (text, hint) = (harmless(&format!("{error:#}")), hint(error));
-    let problem = match error.downcast_ref::<ClientError>() {
-        Some(ClientError::Problem(problem)) => Some(problem),
+    let client_error = error.downcast_ref::<ClientError>();
+    let problem = match client_error {
+        Some(ClientError::Problem { problem, .. }) => Some(problem),
         _ => None,
     };
     if out.is_json() {
@@ -107,8 +130,14 @@ fn describe(error: &anyhow::Error, exit: Exit, out: &Output) {
         // The text below says it again should this not get through.
         let _ = out.bytes(format!("{value}\n").as_bytes());
     }
-    let kind = problem.map(|problem| out.paint_error(Style::Dim, &format!(" ({})", harmless(&problem.kind))));
-    out.diagnose(format_args!("{} {text}{}", out.paint_error(Style::Red, "error:"), kind.unwrap_or_default()));
+    let kind = client_error.and_then(ClientError::kind);
+    let case = problem.and_then(|problem| problem.function_error.as_ref());
+    let kind = kind.map(|kind| match case {
+        Some(case) => format!(" ({kind}: {case})"),
+        None => format!(" ({kind})"),
+    });
+    let kind = out.paint_error(Style::Dim, &harmless(&kind.unwrap_or_default()));
+    out.diagnose(format_args!("{} {text}{kind}", out.paint_error(Style::Red, "error:")));
     if let Some(hint) = hint {
         out.diagnose(format_args!("{} {hint}", out.paint_error(Style::Yellow, "hint:")));
     }
@@ -117,30 +146,32 @@ fn describe(error: &anyhow::Error, exit: Exit, out: &Output) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::problem::TYPE_PREFIX;
     use crate::api::types::Problem;
 
-    fn problem(status: u16, kind: &str) -> anyhow::Error {
+    fn problem(kind: Kind) -> anyhow::Error {
         let problem = Problem {
-            kind: kind.to_owned(),
+            kind: format!("{TYPE_PREFIX}{}", kind.slug()),
             title: String::new(),
-            status,
+            status: kind.status().as_u16(),
             detail: String::new(),
             limit: None,
             function_error: None,
             invocation: None,
         };
-        ClientError::Problem(Box::new(problem)).into()
+        ClientError::Problem { problem: Box::new(problem), path: "/v1/functions/echo".to_owned() }.into()
     }
 
     #[test]
     fn exit_codes_say_whose_fault_it_is() {
         for (error, expected) in [
-            (problem(404, "function-not-found"), Exit::Failed),
-            (problem(500, "function-trapped"), Exit::Failed),
-            (problem(401, "unauthenticated"), Exit::Denied),
-            (problem(403, "forbidden"), Exit::Denied),
-            (problem(503, "busy"), Exit::NodeFailed),
-            (problem(500, "internal"), Exit::NodeFailed),
+            (problem(Kind::NotFound), Exit::Failed),
+            (problem(Kind::Trapped), Exit::Failed),
+            (problem(Kind::QuotaExceeded), Exit::Failed),
+            (problem(Kind::Unauthenticated), Exit::Denied),
+            (problem(Kind::Forbidden), Exit::Denied),
+            (problem(Kind::Busy), Exit::NodeFailed),
+            (problem(Kind::Internal), Exit::NodeFailed),
             (ClientError::Cut("reset".to_owned()).into(), Exit::Unreachable),
             (UsageError("no".to_owned()).into(), Exit::Usage),
             (anyhow::anyhow!("disk full"), Exit::Failed),

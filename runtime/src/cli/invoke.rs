@@ -62,7 +62,13 @@ pub fn run(args: InvokeArgs, global: &Global, out: &Output) -> anyhow::Result<()
     Ok(out.bytes(&invoked.body)?)
 }
 
-fn repeat(times: NonZeroU32, name: &Name, invocation: &Invocation, client: &Client, out: &Output) -> anyhow::Result<()> {
+fn repeat(
+    times: NonZeroU32,
+    name: &Name,
+    invocation: &Invocation,
+    client: &Client,
+    out: &Output,
+) -> anyhow::Result<()> {
     let (mut cold_starts, mut runs) = (Vec::new(), Vec::new());
     for _ in 0..times.get() {
         let invoked = client.invoke(name, invocation)?;

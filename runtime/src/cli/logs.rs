@@ -20,9 +20,9 @@ pub struct LogsArgs {
     #[arg(short, long)]
     follow: bool,
     /// At most so many of the lines that are already there
-    #[arg(long, default_value_t = 100, value_name = "LINES")]
+    #[arg(long, default_value_t = 100, value_name = "LINES", conflicts_with = "after")]
     tail: u32,
-    /// Only lines after the one with this id
+    /// All lines after the one with this id
     #[arg(long, value_name = "ID")]
     after: Option<u64>,
 }
@@ -66,8 +66,8 @@ fn connect_again<T>(
     loop {
         std::thread::sleep(pause);
         match connect() {
-            Err(ClientError::Problem(problem)) if problem.status != 429 && problem.status < 500 => {
-                return Err(ClientError::Problem(problem));
+            Err(ClientError::Problem { problem, path }) if problem.status != 429 && problem.status < 500 => {
+                return Err(ClientError::Problem { problem, path });
             }
             Err(error) => {
                 if !said {

@@ -44,6 +44,7 @@ macro_rules! sources {
 }
 
 const SOURCES: &[Source] = sources! {
+    "guest-sdk/src/allocator.rs" => "weft-sdk/src/allocator.rs",
     "guest-sdk/src/bindings.rs" => "weft-sdk/src/bindings.rs",
     "guest-sdk/src/error.rs" => "weft-sdk/src/error.rs",
     "guest-sdk/src/job.rs" => "weft-sdk/src/job.rs",

@@ -102,8 +102,7 @@ impl Output {
         };
         let widths: Vec<usize> = (0..header.len()).map(width).collect();
         let line = |cells: &mut dyn Iterator<Item = &str>| {
-            let padded: Vec<String> =
-                cells.zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
+            let padded: Vec<String> = cells.zip(&widths).map(|(cell, &width)| format!("{cell:<width$}")).collect();
             padded.join("  ").trim_end().to_owned()
         };
         let mut text = self.paint(Style::Dim, &line(&mut header.iter().copied())) + "\n";
@@ -131,7 +130,7 @@ fn painted(colour: bool, style: Style, text: &str) -> String {
         Style::Yellow => "33",
         Style::Red => "31",
     };
-    if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    if colour && !text.is_empty() { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
 /// Text from elsewhere without what would move the cursor or change the terminal.

@@ -93,7 +93,8 @@ impl Profiles {
     fn get(&self, name: &str) -> anyhow::Result<&Profile> {
         self.profiles.get(name).ok_or_else(|| {
             let names: Vec<&str> = self.profiles.keys().map(String::as_str).collect();
-            let known = if names.is_empty() { "none is saved".to_owned() } else { format!("there are: {}", names.join(", ")) };
+            let known =
+                if names.is_empty() { "none is saved".to_owned() } else { format!("there are: {}", names.join(", ")) };
             UsageError(format!("there is no profile `{name}`; {known}")).into()
         })
     }
@@ -127,9 +128,7 @@ fn read_key(given: Option<&str>) -> anyhow::Result<Option<String>> {
             line
         }
         Some(given) => match given.strip_prefix('@') {
-            Some(path) => {
-                std::fs::read_to_string(path).with_context(|| format!("cannot read the key in `{path}`"))?
-            }
+            Some(path) => std::fs::read_to_string(path).with_context(|| format!("cannot read the key in `{path}`"))?,
             None => given.to_owned(),
         },
     };
@@ -161,9 +160,10 @@ pub fn run(verb: ProfileVerb, global: &Global, out: &Output) -> anyhow::Result<(
 fn set(profiles: &mut Profiles, path: &Path, name: Name, global: &Global, out: &Output) -> anyhow::Result<()> {
     let url = global.url.clone().filter(|url| !url.is_empty());
     let url = url.ok_or_else(|| UsageError("give the node's address with `--url`".to_owned()))?;
-    let ca_cert = global.ca_cert.as_ref().map(|path| {
-        path.canonicalize().with_context(|| format!("CA certificate `{}`", path.display()))
-    });
+    let ca_cert = global
+        .ca_cert
+        .as_ref()
+        .map(|path| path.canonicalize().with_context(|| format!("CA certificate `{}`", path.display())));
     let profile = Profile { url, key: read_key(global.key.as_deref())?, ca_cert: ca_cert.transpose()? };
     // What no client would take is better refused now.
     Client::new(&profile.url, profile.key.as_deref(), profile.ca_cert.as_deref())?;
@@ -209,7 +209,8 @@ mod tests {
     use super::*;
 
     fn profiles() -> Profiles {
-        let profile = Profile { url: "https://node:7420".to_owned(), key: Some("weft_secret".to_owned()), ca_cert: None };
+        let profile =
+            Profile { url: "https://node:7420".to_owned(), key: Some("weft_secret".to_owned()), ca_cert: None };
         Profiles { current: Some("prod".to_owned()), profiles: [("prod".to_owned(), profile)].into() }
     }
 
@@ -237,9 +238,13 @@ mod tests {
     fn a_key_stays_with_its_url() {
         let key = |global: Global| profiles().target(&global).unwrap().key;
         assert_eq!(key(Global::default()).as_deref(), Some("weft_secret"));
-        assert_eq!(key(Global { url: Some("https://node:7420/".to_owned()), ..Global::default() }).as_deref(), Some("weft_secret"));
+        assert_eq!(
+            key(Global { url: Some("https://node:7420/".to_owned()), ..Global::default() }).as_deref(),
+            Some("weft_secret")
+        );
         assert_eq!(key(Global { url: Some("https://other".to_owned()), ..Global::default() }), None);
-        let both = Global { url: Some("https://other".to_owned()), profile: Some("prod".to_owned()), ..Global::default() };
+        let both =
+            Global { url: Some("https://other".to_owned()), profile: Some("prod".to_owned()), ..Global::default() };
         assert_eq!(key(both), None);
     }
 

@@ -277,7 +277,8 @@ impl Artifacts {
         cache.insert(component, Cached { loaded, last_used });
         let mut bytes: u64 = cache.values().map(|cached| cached.loaded.bytes() as u64).sum();
         while bytes > self.keep_bytes && cache.len() > 1 {
-            let oldest = cache.iter().min_by_key(|(_, cached)| cached.last_used.load(Relaxed)).map(|(digest, _)| *digest);
+            let oldest =
+                cache.iter().min_by_key(|(_, cached)| cached.last_used.load(Relaxed)).map(|(digest, _)| *digest);
             let Some(evicted) = oldest.and_then(|digest| cache.remove(&digest)) else { break };
             bytes -= evicted.loaded.bytes() as u64;
         }

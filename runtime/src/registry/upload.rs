@@ -42,16 +42,17 @@ impl Upload {
         self.size
     }
 
-    /// How much more may come.
-    pub fn room(&self) -> u64 {
-        self.limit - self.size
-    }
-
-    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), RegistryError> {
-        if bytes.len() as u64 > self.room() {
+    /// Refuses what would be too much.
+    pub fn expect(&self, bytes: u64) -> Result<(), RegistryError> {
+        if bytes > self.limit - self.size {
             let what = "this upload".to_owned();
             return Err(RegistryError::Quota { name: "upload_bytes", limit: self.limit, what });
         }
+        Ok(())
+    }
+
+    pub async fn write(&mut self, bytes: &[u8]) -> Result<(), RegistryError> {
+        self.expect(bytes.len() as u64)?;
         self.hasher.update(bytes);
         self.size += bytes.len() as u64;
         self.file.write_all(bytes).await.map_err(io_error)

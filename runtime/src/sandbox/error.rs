@@ -78,9 +78,12 @@ pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64
     if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
         return InvokeError::Limit(LimitHit::Handles);
     }
-    // wasmtime keeps this error's type to itself.
-    if error.root_cause().to_string().contains("fuel allocated for hostcalls has been exhausted") {
+    // These two, of a response and of WASI's randomness, have no type to tell them by.
+    let cause = error.root_cause().to_string();
+    if cause.contains("fuel allocated for hostcalls has been exhausted")
+        || (cause.starts_with("requested len") && cause.contains("exceeds limit"))
+    {
         return InvokeError::Limit(LimitHit::Payload(payload));
     }
-    InvokeError::Trap { trap: error.root_cause().to_string(), said }
+    InvokeError::Trap { trap: cause, said }
 }

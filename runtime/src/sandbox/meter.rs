@@ -16,7 +16,8 @@ use crate::tenant::{Charge, Tenant};
 pub struct Meter {
     tenant: Arc<Tenant>,
     charge: Charge,
-    instance_limit: u64,
+    /// The name and value of what the instance may hold.
+    instance_limit: (&'static str, u64),
     table_elements: usize,
     /// Memory over time up to `since`, in byte-nanoseconds.
     byte_ns: u128,
@@ -25,7 +26,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    pub fn new(tenant: Arc<Tenant>, instance_limit: u64) -> Self {
+    pub fn new(tenant: Arc<Tenant>, instance_limit: (&'static str, u64)) -> Self {
         Self {
             charge: Charge::none(tenant.memory.clone()),
             tenant,
@@ -55,8 +56,9 @@ impl Meter {
     }
 
     fn grow_memory(&mut self, bytes: u64) -> Result<(), LimitHit> {
-        if self.held().saturating_add(bytes) > self.instance_limit {
-            return Err(LimitHit::Memory { name: "instance_memory", limit: self.instance_limit });
+        let (name, limit) = self.instance_limit;
+        if self.held().saturating_add(bytes) > limit {
+            return Err(LimitHit::Memory { name, limit });
         }
         self.accrue();
         self.charge.grow(bytes).map_err(|over| LimitHit::Memory { name: over.name, limit: over.limit })
@@ -74,7 +76,9 @@ impl ResourceLimiter for Meter {
     }
 
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> Result<bool> {
-        if maximum.is_some_and(|maximum| desired > maximum) {
+        // The pool gives every table a maximum, at our limit unless the guest's own is lower: only the latter is no
+        // refusal of ours.
+        if maximum.is_some_and(|maximum| desired > maximum && maximum < MAX_TABLE_ELEMENTS) {
             return Ok(false);
         }
         let elements = self.table_elements.saturating_add(desired.saturating_sub(current));
@@ -119,11 +123,11 @@ mod tests {
     #[test]
     fn memories_are_summed_and_a_refusal_is_remembered() {
         let tenant = tenant(150);
-        let mut meter = Meter::new(tenant.clone(), 100);
+        let mut meter = Meter::new(tenant.clone(), ("instance_memory", 100));
         assert!(meter.memory_growing(0, 60, None).unwrap());
         assert!(!meter.memory_growing(0, 60, None).unwrap());
         assert_eq!(meter.refused(), Some(LimitHit::Memory { name: "instance_memory", limit: 100 }));
-        let mut other = Meter::new(tenant.clone(), 100);
+        let mut other = Meter::new(tenant.clone(), ("instance_memory", 100));
         assert!(!other.memory_growing(0, 95, None).unwrap());
         assert_eq!(other.refused(), Some(LimitHit::Memory { name: "memory", limit: 150 }));
         drop((meter, other));
@@ -132,16 +136,25 @@ mod tests {
 
     #[test]
     fn growth_past_the_guests_own_maximum_is_no_refusal_of_ours() {
-        let mut meter = Meter::new(tenant(1_000), 1_000);
+        let mut meter = Meter::new(tenant(1_000), ("instance_memory", 1_000));
         assert!(!meter.memory_growing(10, 30, Some(20)).unwrap());
         assert_eq!((meter.refused(), meter.held()), (None, 0));
     }
 
     #[test]
     fn table_elements_are_summed() {
-        let mut meter = Meter::new(tenant(0), 0);
+        let mut meter = Meter::new(tenant(0), ("instance_memory", 0));
         assert!(meter.table_growing(0, MAX_TABLE_ELEMENTS, None).unwrap());
         assert!(!meter.table_growing(0, 1, None).unwrap());
+        assert_eq!(meter.refused(), Some(LimitHit::Tables));
+    }
+
+    #[test]
+    fn growth_past_the_end_of_a_pooled_table_is_a_refusal_of_ours() {
+        let mut meter = Meter::new(tenant(0), ("instance_memory", 0));
+        assert!(!meter.table_growing(0, 20, Some(10)).unwrap());
+        assert_eq!(meter.refused(), None);
+        assert!(!meter.table_growing(0, MAX_TABLE_ELEMENTS + 1, Some(MAX_TABLE_ELEMENTS)).unwrap());
         assert_eq!(meter.refused(), Some(LimitHit::Tables));
     }
 }

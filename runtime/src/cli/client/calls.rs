@@ -240,6 +240,9 @@ mod tests {
     #[test]
     fn a_query_has_only_what_is_given() {
         assert_eq!(query(&[("limit", None), ("after", None)]), "");
-        assert_eq!(query(&[("limit", Some("3".to_owned())), ("after", Some("a/b".to_owned()))]), "?limit=3&after=a%2Fb");
+        assert_eq!(
+            query(&[("limit", Some("3".to_owned())), ("after", Some("a/b".to_owned()))]),
+            "?limit=3&after=a%2Fb"
+        );
     }
 }

@@ -151,8 +151,9 @@ fn open_files(settings: &Settings) -> Finding {
     match getrlimit(Resource::Nofile).current {
         Some(limit) if limit < needed => {
             let detail = format!("limited to {limit}; {} connections may need {needed}", settings.max_connections);
-            Finding::note("open files", detail)
-                .remedy(format!("`ulimit -n {needed}`, or LimitNOFILE={needed} in the unit, or lower `max_connections`"))
+            Finding::note("open files", detail).remedy(format!(
+                "`ulimit -n {needed}`, or LimitNOFILE={needed} in the unit, or lower `max_connections`"
+            ))
         }
         Some(limit) => Finding::ok("open files", format!("limited to {limit}")),
         None => Finding::ok("open files", "unlimited"),

@@ -49,11 +49,17 @@ fn data_dir(path: &Path) -> Finding {
         Err(_) => return Finding::ok("data directory", format!("`{shown}` holds no node's data yet")),
     };
     if format != FORMAT.to_string() {
-        return Finding::problem("data directory", format!("`{shown}` has format {format:?}; this version reads {FORMAT}"))
-            .remedy("use the version of weft that wrote it, or restore a backup into a new directory");
+        return Finding::problem(
+            "data directory",
+            format!("`{shown}` has format {format:?}; this version reads {FORMAT}"),
+        )
+        .remedy("use the version of weft that wrote it, or restore a backup into a new directory");
     }
     if is_locked(path) {
-        return Finding::note("data directory", format!("`{shown}` has format {format} and is in use by a running node"));
+        return Finding::note(
+            "data directory",
+            format!("`{shown}` has format {format} and is in use by a running node"),
+        );
     }
     Finding::ok("data directory", format!("`{shown}` has format {format} and is not in use"))
 }

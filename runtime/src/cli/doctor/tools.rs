@@ -26,7 +26,8 @@ fn output(program: &str, arguments: &[&str]) -> Option<String> {
 fn rust(program: &'static str) -> Finding {
     let (major, minor) = RUST;
     match output(program, &["--version"]) {
-        None => Finding::note(program, "not found: functions cannot be built here").remedy("install Rust: https://rustup.rs"),
+        None => Finding::note(program, "not found: functions cannot be built here")
+            .remedy("install Rust: https://rustup.rs"),
         Some(text) if version(&text).is_some_and(|found| found >= RUST) => Finding::ok(program, text),
         Some(text) => Finding::note(program, format!("{text} is too old to build functions"))
             .remedy(format!("`rustup update`: {major}.{minor} or later is needed")),

@@ -53,15 +53,15 @@ fn under_load(node: &Node, tenant: &Client) -> Result<()> {
     let invoke_url = format!("{}/v1/functions/echo/invoke", node.url());
     let invoke = |seconds| wrk(&["-s", &script.to_string_lossy(), &invoke_url], seconds);
     let livez = |seconds| wrk(&[&format!("{}/livez", node.url())], seconds);
-    (livez(1)?, invoke(1)?);
+    livez(1)?;
+    invoke(1)?;
     let (mut invokes, mut livezs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         livezs.push(livez(2)?);
         invokes.push(invoke(2)?);
     }
-    let median = |loads: &[Load], figure: fn(&Load) -> f64| {
-        percentile(&mut loads.iter().map(figure).collect::<Vec<_>>(), 0.5)
-    };
+    let median =
+        |loads: &[Load], figure: fn(&Load) -> f64| percentile(&mut loads.iter().map(figure).collect::<Vec<_>>(), 0.5);
     let beside = |metric, unit, figure: fn(&Load) -> f64| {
         Measurement::beside(BENCH, metric, unit, median(&invokes, figure), median(&livezs, figure)).print()
     };
@@ -76,7 +76,11 @@ fn wrk(arguments: &[&str], seconds: u64) -> Result<Load> {
         .output()
         .context("wrk could not be started: `scripts/setup.sh test` installs it")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && !text.contains("Non-2xx"), "wrk: {text}{}", String::from_utf8_lossy(&output.stderr));
+    ensure!(
+        output.status.success() && !text.contains("Non-2xx"),
+        "wrk: {text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     let after = |label: &str| {
         let rest = text.lines().find_map(|line| line.trim().strip_prefix(label));
         rest.map(str::trim).with_context(|| format!("no `{label}` in {text}"))
