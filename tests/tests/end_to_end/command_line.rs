@@ -40,7 +40,7 @@ fn failed(ended: &Ended, code: i32, words: &[&str]) -> Result<()> {
 #[test]
 fn every_verb_prints_one_json_value_on_request() -> Result<()> {
     let (_node, user) = developer()?;
-    let component = user.file("other.wasm", components::marked(&*components::echo()?, 1))?.display().to_string();
+    let component = user.file("other.wasm", components::marked(&components::echo()?, 1))?.display().to_string();
     let backup = user.home().join("backup.tar").display().to_string();
     let data = user.home().join("restored").display().to_string();
     let verbs: &[&[&str]] = &[
