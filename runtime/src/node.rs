@@ -15,14 +15,14 @@ use tokio::sync::watch;
 use crate::blob::{BlobStore, LocalBlobs};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
-use crate::host::{Request, Response};
+use crate::host::Request;
 use crate::logs::{LogSink, Logs};
 use crate::meta::{Batch, MetaError, Metadata};
 use crate::metrics::{Metrics, Occupancy};
 use crate::names::Name;
 use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
-use crate::sandbox::{Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, LimitHit, Permit, Sandbox};
-use crate::tenant::{Account, Charge, Key, OverLimit, Principal, Quota, Spent, Tenant, TenantError, Tenants};
+use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, Permit, Sandbox};
+use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
 /// How often the ledger and the logs are written to disk; what a killed node forgets at most.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
@@ -65,10 +65,8 @@ pub struct Node {
 
 /// An answered invocation.
 pub struct Invoked {
-    pub response: Response,
+    pub answer: Answer,
     pub receipt: Receipt,
-    /// Counts the response's bytes until they are sent.
-    pub charge: Charge,
 }
 
 /// What is told of an invocation beside its answer.
@@ -229,14 +227,14 @@ impl Node {
         Ok(deployed)
     }
 
-    /// Runs a function once. `charge` counts the request's bytes; it is given back with the answer.
+    /// Runs a function once. `charge` counts the request's bytes.
     pub async fn invoke(
         &self,
         tenant: &Arc<Tenant>,
         name: &str,
         request: Request,
         seed: Option<u64>,
-        mut charge: Charge,
+        charge: Charge,
     ) -> Result<Invoked, InvokeFailure> {
         if self.is_draining() {
             return Err(InvokeFailure::Draining);
@@ -253,16 +251,12 @@ impl Node {
             seed,
             stopping: self.stopping.clone(),
         };
-        let call = Call { tenant: tenant.clone(), request, facts, log };
+        let call = Call { tenant: tenant.clone(), request, charge, facts, log };
         let finished = self.sandbox.invoke(&loaded, call, permit).await;
         self.metrics.count_invocation(finished.result.as_ref().err(), &finished.spent);
         let receipt = Receipt { invocation, version: function.active, seed, spent: finished.spent };
-        let result = finished.result.and_then(|response| match charge.grow(response.body.len() as u64) {
-            Ok(()) => Ok(response),
-            Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
-        });
-        match result {
-            Ok(response) => Ok(Invoked { response, receipt, charge }),
+        match finished.result {
+            Ok(answer) => Ok(Invoked { answer, receipt }),
             Err(error) => Err(InvokeFailure::Failed { error, receipt: Box::new(receipt) }),
         }
     }

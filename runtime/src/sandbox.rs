@@ -16,7 +16,7 @@ use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre};
 use crate::logs::LogSink;
-use crate::tenant::{Spent, Tenant};
+use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 
 mod compile_child;
 mod compiler;
@@ -66,13 +66,22 @@ impl Loaded {
 pub struct Call {
     pub tenant: Arc<Tenant>,
     pub request: Request,
+    /// Counts the request's bytes, and then the answer's.
+    pub charge: Charge,
     pub facts: Facts,
     pub log: LogSink,
 }
 
+/// What a function answered, with its bytes counted.
+#[derive(Debug)]
+pub struct Answer {
+    pub response: Response,
+    pub charge: Charge,
+}
+
 /// How an invocation ended.
 pub struct Finished {
-    pub result: Result<Response, InvokeError>,
+    pub result: Result<Answer, InvokeError>,
     pub spent: Spent,
 }
 
@@ -96,10 +105,11 @@ impl Sandbox {
         })?;
         let guests = Builder::new_multi_thread()
             // One more than can compute at once: it brings waiting guests to `Turns`, which is where the choice is made.
-            .worker_threads(limits.cores + 1)
+            .worker_threads(Turns::most_at_once(limits.cores) + 1)
             .thread_name("weft-guest")
             .enable_all()
             .build()?;
+        let turns = Turns::new(limits.cores);
         Ok(Self {
             linker: host::linker(&engine).map_err(|error| anyhow::anyhow!("{error:#}"))?,
             gate: Gate::new(GateLimits {
@@ -107,8 +117,8 @@ impl Sandbox {
                 waiting: limits.waiting,
                 waiting_per_tenant: limits.waiting_per_tenant,
             }),
-            turns: Turns::new(limits.cores),
-            ticker: ticker::Ticker::start(engine.clone())?,
+            ticker: ticker::Ticker::start(engine.clone(), turns.clone())?,
+            turns,
             guests: Some(guests),
             engine,
             limits,
@@ -202,7 +212,7 @@ async fn run(
     limits: SandboxLimits,
     clock: Arc<TurnClock>,
 ) -> Finished {
-    let Call { tenant, request, facts, log } = call;
+    let Call { tenant, request, mut charge, facts, log } = call;
     let quota = tenant.quota();
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms);
@@ -241,9 +251,14 @@ async fn run(
         Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
     };
     let memory = store.data().meter.held();
+    // The guest's memory goes first: the answer takes its place.
     drop(store);
+    let result = result.and_then(|response| match charge.grow(response.body.len() as u64) {
+        Ok(()) => Ok(Answer { response, charge }),
+        Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
+    });
     bill.failed = result.is_err();
-    bill.bytes_out = result.as_ref().map_or(0, |response| response.body.len() as u64);
+    bill.bytes_out = result.as_ref().map_or(0, |answer| answer.response.body.len() as u64);
     Finished { result, spent: Spent { wall: started.elapsed(), cold_start, memory } }
 }
 

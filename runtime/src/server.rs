@@ -25,6 +25,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api;
 use crate::config::{LogFormat, Settings};
 use crate::node::{Access, Node};
+use crate::sandbox::Turns;
 
 mod write_timeout;
 
@@ -39,7 +40,8 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Runs a node until it is told to stop.
 pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
-    let threads = std::thread::available_parallelism().map_or(2, usize::from).max(2);
+    // A guest's first turn is on one of these threads. One more than there can be turns: it keeps serving.
+    let threads = Turns::most_at_once(settings.sandbox().cores) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("weft-http")

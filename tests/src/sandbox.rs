@@ -9,7 +9,7 @@ use weft::digest::Digest;
 use weft::host::Request;
 use weft::logs::{LogBook, LogSink};
 use weft::sandbox::{Call, CompileLimits, Compiler, Facts, Loaded, Sandbox, SandboxLimits};
-use weft::tenant::{Account, Quota, Tenant, TenantId};
+use weft::tenant::{Account, Charge, Quota, Tenant, TenantId};
 
 use crate::components::weft;
 
@@ -47,5 +47,6 @@ pub fn call_until(tenant: &Arc<Tenant>, number: u64, body: &[u8], stopping: Arc<
     let log = LogSink::new(Arc::new(LogBook::default()), tenant.clone(), function.clone(), number);
     let facts = Facts { invocation: number, function, version: Digest::of(b""), seed: number, stopping };
     let request = Request { content_type: "text/plain".to_owned(), body: body.to_vec() };
-    Call { tenant: tenant.clone(), request, facts, log }
+    let charge = Charge::none(tenant.memory.clone());
+    Call { tenant: tenant.clone(), request, charge, facts, log }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -11,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::auth::AsTenant;
 use super::problem::ApiError;
-use super::request::{self, Params, Pieces};
+use super::request::{Params, Pieces};
 use super::types::{
     DeployOutcome, DeployView, FunctionList, FunctionView, Problem, RollbackRequest, VersionList, VersionView,
 };
@@ -74,15 +73,20 @@ pub async fn deploy(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    body: Body,
+    mut pieces: Pieces,
 ) -> Result<(StatusCode, Json<DeployView>), ApiError> {
     let name: Name = name.parse()?;
-    let (mut upload, _permit) = node.begin_upload(&tenant).await?;
-    let mut pieces = Pieces::new(body, node.settings.body_timeout.0);
-    // Refused before it is sent, so that the client is still there to hear it.
-    upload.expect(pieces.announced().unwrap_or(0))?;
+    let (mut upload, _permit) = match node.begin_upload(&tenant).await {
+        Ok(begun) => begun,
+        Err(error) => return Err(pieces.refuse(error).await),
+    };
+    if let Err(error) = upload.expect(pieces.announced().unwrap_or(0)) {
+        return Err(pieces.refuse(error).await);
+    }
     while let Some(piece) = pieces.next().await? {
-        upload.write(&piece).await?;
+        if let Err(error) = upload.write(&piece).await {
+            return Err(pieces.refuse(error).await);
+        }
     }
     let (function, deployed) = node.deploy(tenant, name, upload).await?;
     let (status, outcome) = match deployed {
@@ -190,9 +194,9 @@ pub async fn rollback(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    body: Body,
+    pieces: Pieces,
 ) -> Result<Json<FunctionView>, ApiError> {
-    let wish: RollbackRequest = request::read_json(Pieces::new(body, node.settings.body_timeout.0)).await?;
+    let wish: RollbackRequest = pieces.json().await?;
     Ok(Json(view(&*node.registry.rollback(tenant.id, &name, wish.to.as_deref()).await?)))
 }
 

@@ -1,6 +1,7 @@
 //! Invocation: body in, body out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Path, State};
@@ -10,11 +11,12 @@ use bytes::Bytes;
 
 use super::auth::AsTenant;
 use super::problem::{ApiError, Kind};
-use super::request::{self, Pieces};
+use super::request::Pieces;
 use super::types::Problem;
 use crate::host::Request;
 use crate::logs::invocation_id;
 use crate::node::{Invoked, Node, Receipt};
+use crate::sandbox::Answer;
 use crate::tenant::Charge;
 
 const SEED: HeaderName = HeaderName::from_static("weft-seed");
@@ -50,14 +52,15 @@ pub async fn invoke(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     headers: HeaderMap,
-    body: Body,
+    pieces: Pieces,
 ) -> Result<Response, ApiError> {
     let seed = seed(&headers)?;
-    // An unknown name is refused before its body is read.
-    node.registry.get(tenant.id, &name)?;
+    // An unknown name is refused before its body is kept.
+    if let Err(error) = node.registry.get(tenant.id, &name) {
+        return Err(pieces.refuse(error).await);
+    }
     let mut charge = Charge::none(tenant.memory.clone());
-    let pieces = Pieces::new(body, node.settings.body_timeout.0);
-    let body = request::read(pieces, node.settings.max_body.0, "max_body", &mut charge).await?;
+    let body = pieces.read(node.settings.max_body.0, "max_body", &mut charge).await?;
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let invoked = node.invoke(&tenant, &name, Request { content_type, body }, seed, charge).await?;
     Ok(answer(invoked))
@@ -70,7 +73,7 @@ fn seed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
 }
 
 fn answer(invoked: Invoked) -> Response {
-    let Invoked { response, receipt, charge } = invoked;
+    let Invoked { answer: Answer { response, charge }, receipt } = invoked;
     let mut answer = Response::new(Body::from(Bytes::from_owner(Held { bytes: response.body, _charge: charge })));
     let content_type = match response.content_type.as_str() {
         "" => DEFAULT_CONTENT_TYPE,
@@ -86,17 +89,21 @@ fn answer(invoked: Invoked) -> Response {
 }
 
 fn describe(headers: &mut HeaderMap, receipt: &Receipt) {
-    let milliseconds = |duration: std::time::Duration| duration.as_secs_f64() * 1e3;
-    let (cold, run) = (milliseconds(receipt.spent.cold_start), milliseconds(receipt.spent.wall));
+    let [cold, run] = [receipt.spent.cold_start, receipt.spent.wall].map(milliseconds);
     headers.insert(SEED, receipt.seed.into());
     for (name, text) in [
         (INVOCATION, invocation_id(receipt.invocation)),
         (VERSION, receipt.version.to_string()),
-        (SERVER_TIMING, format!("cold;dur={cold:.4}, run;dur={run:.4}")),
+        (SERVER_TIMING, format!("cold;dur={cold}, run;dur={run}")),
     ] {
         // Digits and letters of our own: always a header value.
         headers.extend(HeaderValue::try_from(text).ok().map(|value| (name, value)));
     }
+}
+
+/// Milliseconds to three places, in integers: this is on every answer's path, and printing a float takes a microsecond.
+fn milliseconds(duration: Duration) -> String {
+    format!("{}.{:03}", duration.as_millis(), duration.subsec_micros() % 1_000)
 }
 
 /// A response's bytes, counted until they are sent.

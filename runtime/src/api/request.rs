@@ -1,10 +1,13 @@
 //! Reading requests: bodies within a size, within a time, counted before they are held; queries with an error that says
 //! what does not fit.
 
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
-use axum::extract::{FromRequestParts, Query};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::header::EXPECT;
 use axum::http::request::Parts;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -12,10 +15,14 @@ use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use super::problem::{ApiError, Kind};
-use crate::tenant::Charge;
+use crate::node::Node;
+use crate::tenant::{Charge, OverLimit};
 
 /// The largest JSON request.
-const MAX_JSON: usize = 64 << 10;
+const MAX_JSON: u64 = 64 << 10;
+/// How much of a body that was refused is still read, so that the client gets to hear of it.
+const DISCARD_BYTES: usize = 64 << 20;
+const DISCARD_TIME: Duration = Duration::from_secs(2);
 
 /// A query string as a type.
 pub struct Params<T>(pub T);
@@ -38,13 +45,21 @@ pub struct Pieces {
     body: Body,
     deadline: Instant,
     limit: Duration,
+    /// The client sends nothing before it is told to go on.
+    waits: bool,
+}
+
+impl FromRequest<Arc<Node>> for Pieces {
+    type Rejection = Infallible;
+
+    async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, Infallible> {
+        let limit = node.settings.body_timeout.0;
+        let waits = request.headers().contains_key(EXPECT);
+        Ok(Self { body: request.into_body(), deadline: Instant::now() + limit, limit, waits })
+    }
 }
 
 impl Pieces {
-    pub fn new(body: Body, limit: Duration) -> Self {
-        Self { body, deadline: Instant::now() + limit, limit }
-    }
-
     /// How much the client has said that it will send, if it has.
     pub fn announced(&self) -> Option<u64> {
         self.body.size_hint().exact()
@@ -52,6 +67,7 @@ impl Pieces {
 
     /// The next piece, or nothing at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        self.waits = false;
         loop {
             let frame = tokio::time::timeout_at(self.deadline, self.body.frame()).await.map_err(|_| {
                 let seconds = self.limit.as_secs();
@@ -67,44 +83,59 @@ impl Pieces {
             }
         }
     }
-}
 
-/// Reads a whole body of at most `max` bytes, charged to `charge`.
-pub async fn read(
-    mut pieces: Pieces,
-    max: u64,
-    max_name: &'static str,
-    charge: &mut Charge,
-) -> Result<Vec<u8>, ApiError> {
-    let too_large = || {
-        let detail = format!("the body is larger than `{max_name}` = {max} bytes");
-        ApiError::new(Kind::TooLarge, detail).limit(max_name)
-    };
-    // Refused before it is sent, so that the client is still there to hear it.
-    if pieces.announced().is_some_and(|announced| announced > max) {
-        return Err(too_large());
-    }
-    let mut bytes = Vec::new();
-    while let Some(piece) = pieces.next().await? {
-        if (bytes.len() + piece.len()) as u64 > max {
-            return Err(too_large());
+    /// Refuses the rest. A client that is in the middle of sending hears an answer only after it has sent, so some of the
+    /// rest is read and dropped; one that waits to be told to go on is answered at once.
+    pub async fn refuse(mut self, error: impl Into<ApiError>) -> ApiError {
+        if !self.waits {
+            self.deadline = self.deadline.min(Instant::now() + DISCARD_TIME);
+            let mut dropped = 0;
+            while dropped < DISCARD_BYTES
+                && let Ok(Some(piece)) = self.next().await
+            {
+                dropped += piece.len();
+            }
         }
-        charge.grow(piece.len() as u64)?;
-        bytes.extend_from_slice(&piece);
+        error.into()
     }
-    Ok(bytes)
-}
 
-/// Reads a small JSON body; an empty one counts as `{}`.
-pub async fn read_json<T: DeserializeOwned>(mut pieces: Pieces) -> Result<T, ApiError> {
-    let mut bytes = Vec::new();
-    while let Some(piece) = pieces.next().await? {
-        if bytes.len() + piece.len() > MAX_JSON {
-            return Err(ApiError::new(Kind::TooLarge, format!("the JSON is larger than {MAX_JSON} bytes")));
+    /// A whole body of at most `max` bytes; `grow` is told of each piece before it is kept.
+    async fn collect(
+        mut self,
+        max: u64,
+        max_name: &'static str,
+        mut grow: impl FnMut(u64) -> Result<(), OverLimit>,
+    ) -> Result<Vec<u8>, ApiError> {
+        let too_large = || {
+            let detail = format!("the body is larger than `{max_name}` = {max} bytes");
+            ApiError::new(Kind::TooLarge, detail).limit(max_name)
+        };
+        if self.announced().is_some_and(|announced| announced > max) {
+            return Err(self.refuse(too_large()).await);
         }
-        bytes.extend_from_slice(&piece);
+        let mut bytes = Vec::new();
+        while let Some(piece) = self.next().await? {
+            if (bytes.len() + piece.len()) as u64 > max {
+                return Err(self.refuse(too_large()).await);
+            }
+            if let Err(over) = grow(piece.len() as u64) {
+                return Err(self.refuse(over).await);
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
     }
-    let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-    serde_json::from_slice(text)
-        .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))
+
+    /// Reads a whole body of at most `max` bytes, charged to `charge`.
+    pub async fn read(self, max: u64, max_name: &'static str, charge: &mut Charge) -> Result<Vec<u8>, ApiError> {
+        self.collect(max, max_name, |bytes| charge.grow(bytes)).await
+    }
+
+    /// Reads a small JSON body; an empty one counts as `{}`.
+    pub async fn json<T: DeserializeOwned>(self) -> Result<T, ApiError> {
+        let bytes = self.collect(MAX_JSON, "max_json", |_| Ok(())).await?;
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        serde_json::from_slice(text)
+            .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))
+    }
 }

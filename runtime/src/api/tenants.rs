@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 
 use super::auth::{AsOperator, AsTenant};
 use super::functions::Page;
 use super::problem::ApiError;
-use super::request::{self, Params, Pieces};
+use super::request::{Params, Pieces};
 use super::types::{KeyRotated, Problem, TenantCreated, TenantList, TenantNow, TenantRequest, TenantView};
 use crate::clock::rfc3339;
 use crate::names::Name;
@@ -50,9 +49,9 @@ pub async fn usage(AsTenant(tenant): AsTenant, State(node): State<Arc<Node>>) ->
 pub async fn create(
     _: AsOperator,
     State(node): State<Arc<Node>>,
-    body: Body,
+    pieces: Pieces,
 ) -> Result<(StatusCode, Json<TenantCreated>), ApiError> {
-    let wish: TenantRequest = request::read_json(Pieces::new(body, node.settings.body_timeout.0)).await?;
+    let wish: TenantRequest = pieces.json().await?;
     let name: Name = wish.name.parse()?;
     let mut quota = node.settings.quota.clone();
     quota.apply(&wish.quota);
@@ -94,9 +93,9 @@ pub async fn set_quota(
     _: AsOperator,
     State(node): State<Arc<Node>>,
     Path(tenant): Path<String>,
-    body: Body,
+    pieces: Pieces,
 ) -> Result<Json<TenantView>, ApiError> {
-    let patch: QuotaPatch = request::read_json(Pieces::new(body, node.settings.body_timeout.0)).await?;
+    let patch: QuotaPatch = pieces.json().await?;
     Ok(Json(view(&node, &*node.tenants.set_quota(&tenant, &patch).await?)))
 }
 

@@ -1,4 +1,4 @@
-//! The epoch: a thread that makes running guests look up once a millisecond.
+//! The epoch: a thread that makes running guests look up once a millisecond, and relieves those that cannot.
 //!
 //! It sleeps while nothing runs, so that an idle node uses no CPU.
 
@@ -8,6 +8,8 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use wasmtime::Engine;
+
+use super::turns::Turns;
 
 /// How long a guest computes before it is interrupted to see whether it should go on.
 pub const EPOCH: Duration = Duration::from_millis(1);
@@ -34,10 +36,11 @@ pub struct Ticker {
 pub struct Ticking(Arc<State>);
 
 impl Ticker {
-    pub fn start(engine: Engine) -> std::io::Result<Self> {
+    pub fn start(engine: Engine, turns: Arc<Turns>) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
         let shared = state.clone();
-        let handle = thread::Builder::new().name("weft-epoch".to_owned()).spawn(move || tick(&engine, &shared))?;
+        let handle =
+            thread::Builder::new().name("weft-epoch".to_owned()).spawn(move || tick(&engine, &turns, &shared))?;
         Ok(Self { state, thread: handle.thread().clone() })
     }
 
@@ -65,7 +68,7 @@ impl Drop for Ticker {
     }
 }
 
-fn tick(engine: &Engine, state: &State) {
+fn tick(engine: &Engine, turns: &Turns, state: &State) {
     let (mut idle, mut seen) = (0, 0);
     while !state.stop.load(Ordering::SeqCst) {
         let arrivals = state.arrivals.load(Ordering::Relaxed);
@@ -74,6 +77,7 @@ fn tick(engine: &Engine, state: &State) {
         if idle < IDLE_EPOCHS {
             thread::sleep(EPOCH);
             engine.increment_epoch();
+            turns.relieve();
             continue;
         }
         // Announce the sleep before looking once more: a guest that comes now either is seen or sees it.

@@ -4,6 +4,9 @@
 //! next turn goes to the tenant whose share has run least far (start-time fair queueing over CPU time), so a tenant with
 //! a hundred endless loops gets as much of the node as a tenant with one.
 //!
+//! Some instructions cannot be interrupted: a `memory.fill` over everything a guest has is one. A turn that is overdue is
+//! relieved: one more guest may compute beside it, and the operating system shares the cores between their threads.
+//!
 //! A new guest must get here to be considered: whoever runs guests needs a thread more than there are turns, or the new
 //! one would wait in the executor's own queue, first come first served.
 
@@ -13,7 +16,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::clock::thread_cpu;
 use crate::tenant::Tenant;
@@ -21,16 +24,30 @@ use crate::tenant::Tenant;
 /// What a turn is assumed to cost until it has been measured: about one epoch.
 const EXPECTED_NS: u64 = 1_000_000;
 
+/// How long a turn may take before another guest is let in beside it.
+const OVERDUE: Duration = Duration::from_millis(10);
+
 /// Places in line, ordered by how far their tenant's share had run, then by arrival.
 type Place = (u64, u64);
 
 struct State {
     free: usize,
+    /// The turns that are being taken.
+    taken: Vec<Option<Taken>>,
+    /// How many more overdue turns may be relieved.
+    reserves: usize,
     arrivals: u64,
     /// The start of the latest turn, in virtual time. A tenant that was idle starts from here, not from its past.
     now: u64,
     waiting: BTreeMap<Place, Waker>,
     granted: HashSet<Place>,
+}
+
+/// A turn that is being taken.
+#[derive(Clone, Copy)]
+struct Taken {
+    since: Instant,
+    relieved: bool,
 }
 
 pub struct Turns {
@@ -39,9 +56,46 @@ pub struct Turns {
 
 impl Turns {
     pub fn new(cores: usize) -> Arc<Self> {
-        let state =
-            State { free: cores, arrivals: 0, now: 0, waiting: BTreeMap::default(), granted: HashSet::default() };
+        let state = State {
+            free: cores,
+            taken: vec![None; Self::most_at_once(cores)],
+            reserves: cores,
+            arrivals: 0,
+            now: 0,
+            waiting: BTreeMap::default(),
+            granted: HashSet::default(),
+        };
         Arc::new(Self { state: Mutex::new(state) })
+    }
+
+    /// How many guests can be computing at once, those in overdue turns counted.
+    pub const fn most_at_once(cores: usize) -> usize {
+        2 * cores
+    }
+
+    /// Lets another guest in beside each one whose turn is overdue. Called at every epoch.
+    pub fn relieve(&self) {
+        let mut wakers = Vec::new();
+        {
+            let mut state = self.state();
+            if state.waiting.is_empty() || state.reserves == 0 {
+                return;
+            }
+            let now = Instant::now();
+            for index in 0..state.taken.len() {
+                let Some(turn) = &mut state.taken[index] else { continue };
+                if turn.relieved || now.duration_since(turn.since) < OVERDUE {
+                    continue;
+                }
+                turn.relieved = true;
+                state.reserves -= 1;
+                wakers.extend(state.pass_on());
+                if state.waiting.is_empty() || state.reserves == 0 {
+                    break;
+                }
+            }
+        }
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Runs `future` in turns. `clock` counts its CPU time, which is charged to `tenant` at the end.
@@ -75,6 +129,23 @@ impl State {
         tenant.virtual_time.store(booked.saturating_add(used), Relaxed);
     }
 
+    /// Notes that a turn begins; the result names it. There is always room: `taken` has a place for every turn there is.
+    fn begin(&mut self) -> usize {
+        let turn = Taken { since: Instant::now(), relieved: false };
+        let index = self.taken.iter().position(Option::is_none).unwrap_or(0);
+        self.taken[index] = Some(turn);
+        index
+    }
+
+    /// Ends a turn, and says who is next: nobody, if the turn had been relieved already.
+    fn end(&mut self, index: usize) -> Option<Waker> {
+        if self.taken[index].take().is_some_and(|turn| turn.relieved) {
+            self.reserves += 1;
+            return None;
+        }
+        self.pass_on()
+    }
+
     fn pass_on(&mut self) -> Option<Waker> {
         let Some((place, waker)) = self.waiting.pop_first() else {
             self.free += 1;
@@ -101,12 +172,13 @@ struct Line {
 }
 
 impl Line {
-    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    /// Ready with the turn's index when it begins.
+    fn poll_turn(&mut self, context: &mut Context<'_>) -> Poll<usize> {
         let mut state = self.turns.state();
         let place = match self.place {
             Some(place) if state.granted.remove(&place) => {
                 self.place = None;
-                return Poll::Ready(());
+                return Poll::Ready(state.begin());
             }
             Some(place) => place,
             None => {
@@ -114,7 +186,7 @@ impl Line {
                 if state.free > 0 {
                     state.free -= 1;
                     state.now = state.now.max(place.0);
-                    return Poll::Ready(());
+                    return Poll::Ready(state.begin());
                 }
                 place
             }
@@ -125,7 +197,7 @@ impl Line {
     }
 
     /// Gives the turn on. A guest that only yielded goes back in line first, so that it is chosen again if it is due.
-    fn end_turn(&mut self, waker: &Waker) {
+    fn end_turn(&mut self, index: usize, waker: &Waker) {
         let used = self.clock.end();
         let next = {
             let mut state = self.turns.state();
@@ -135,7 +207,7 @@ impl Line {
                 state.waiting.insert(place, waker.clone());
                 self.place = Some(place);
             }
-            state.pass_on()
+            state.end(index)
         };
         if let Some(waker) = next {
             waker.wake();
@@ -167,12 +239,13 @@ impl Drop for Line {
 /// Ends the turn also when the polled future panics.
 struct Turn<'a> {
     line: &'a mut Line,
+    index: usize,
     waker: &'a Waker,
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.line.end_turn(self.waker);
+        self.line.end_turn(self.index, self.waker);
     }
 }
 
@@ -180,10 +253,10 @@ impl<F: Future + Unpin> Future for InTurn<F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
-        std::task::ready!(self.line.poll_turn(context));
+        let index = std::task::ready!(self.line.poll_turn(context));
         let Self { line, future } = &mut *self;
         line.clock.begin();
-        let _turn = Turn { line, waker: context.waker() };
+        let _turn = Turn { line, index, waker: context.waker() };
         Pin::new(future).poll(context)
     }
 }
@@ -285,11 +358,35 @@ mod tests {
         let mut holder = run(std::future::ready(()));
         let mut waiting = run(std::future::ready(()));
         let mut context = Context::from_waker(Waker::noop());
-        assert!(holder.line.poll_turn(&mut context).is_ready());
+        let Poll::Ready(turn) = holder.line.poll_turn(&mut context) else { panic!("the turn was free") };
         assert!(waiting.line.poll_turn(&mut context).is_pending());
-        holder.line.end_turn(Waker::noop());
+        holder.line.end_turn(turn, Waker::noop());
         drop(waiting);
         let state = turns.state();
         assert_eq!((state.free, state.granted.len()), (1, 0));
+    }
+
+    #[test]
+    fn an_overdue_turn_lets_one_more_in_and_no_more_than_that() {
+        let turns = Turns::new(1);
+        let tenant = tenant("a");
+        let run = || turns.run(tenant.clone(), Arc::default(), Box::pin(std::future::ready(())));
+        let (mut long, mut second, mut third) = (run(), run(), run());
+        let mut context = Context::from_waker(Waker::noop());
+        let Poll::Ready(long_turn) = long.line.poll_turn(&mut context) else { panic!("the turn was free") };
+        assert!(second.line.poll_turn(&mut context).is_pending());
+        assert!(third.line.poll_turn(&mut context).is_pending());
+        turns.relieve();
+        assert!(second.line.poll_turn(&mut context).is_pending(), "the turn is not overdue yet");
+        std::thread::sleep(OVERDUE);
+        turns.relieve();
+        turns.relieve();
+        let Poll::Ready(second_turn) = second.line.poll_turn(&mut context) else { panic!("not relieved") };
+        assert!(third.line.poll_turn(&mut context).is_pending(), "relieved twice");
+        long.line.end_turn(long_turn, Waker::noop());
+        assert!(third.line.poll_turn(&mut context).is_pending(), "the turn was handed on twice");
+        second.line.end_turn(second_turn, Waker::noop());
+        assert!(third.line.poll_turn(&mut context).is_ready());
+        assert_eq!(turns.state().reserves, 1);
     }
 }

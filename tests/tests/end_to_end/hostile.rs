@@ -90,9 +90,11 @@ harms! {
     memory_bomb_on_a_small_node: Harm::call(Hostile, "alloc")?
         .node("max-instance-memory", "16MiB")
         .exceeds("max_instance_memory");
-    /// Fills its memory with one instruction. Nothing can interrupt that: how long it holds a core is bounded only by how
-    /// much memory it may have.
-    long_instruction: Harm::call(Hostile, "alloc:60000000")?.answers("60000000");
+    /// Fills 400 MB with one instruction. Nothing can interrupt that, so others are let in beside it.
+    long_instruction: Harm::call(Hostile, "alloc:400000000")?
+        .with("instance_memory", 512 << 20)
+        .with("memory", 2u64 << 30)
+        .answers("400000000");
     /// Asks for 3 GiB before its first instruction.
     big_memory: Harm::call(Wat("big-memory"), "")?.exceeds("instance_memory");
     /// Has 41 memories, none of them large.
