@@ -29,6 +29,8 @@ fn original() -> Result<(Node, [String; 2])> {
     one.must_deploy("echo", &marked(&components::echo()?, 1))?;
     one.must_deploy("it", &components::stored()?)?;
     one.must_invoke("it", "log")?;
+    // An answer is given back a moment after it was read, and what a tenant holds is compared below.
+    node.idle(Duration::from_secs(10))?;
     Ok((node, keys))
 }
 
