@@ -75,10 +75,11 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
     let (node, operator_key) = Node::start(settings, access).await?;
-    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
-        .context("standard output is closed: the node has nowhere to say where it listens")?;
+    // Before anybody is told where the node is: whoever knows may stop it, and it is to stop in order.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
+        .context("standard output is closed: the node has nowhere to say where it listens")?;
     let (close, closing) = watch::channel(false);
     let accepting = tokio::spawn(accept(listener, tls, node.clone(), closing));
     tokio::select! {
