@@ -13,6 +13,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder, Responses};
 
 use crate::node::Node;
 
@@ -48,7 +49,22 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
     let mut description = Description::openapi();
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     description.components.get_or_insert_default().add_security_scheme("key", bearer);
+    for item in description.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
+        for operation in operations.into_iter().flatten() {
+            declare_problems(&mut operation.responses);
+        }
+    }
     description
+}
+
+/// Any request may be refused, and the node may fail: every operation says so, in the same words.
+fn declare_problems(responses: &mut Responses) {
+    for (class, meaning) in [("4XX", "The request was refused"), ("5XX", "The node or the function failed")] {
+        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let response = ResponseBuilder::new().description(meaning).content("application/problem+json", problem);
+        responses.responses.entry(class.to_owned()).or_insert_with(|| response.build().into());
+    }
 }
 
 /// Every route.

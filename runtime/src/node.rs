@@ -128,7 +128,6 @@ impl Node {
             settings.loaded_bytes.0,
         )
         .await?;
-        registry.forget_tenants(|id| tenants.by_id(id).is_some()).await?;
         let logs = Logs::load(&metadata)?;
         let (developer, key) = match access {
             Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
@@ -296,8 +295,11 @@ impl Node {
     /// Deletes a tenant with everything it has. What is running runs to its end.
     pub async fn delete_tenant(&self, name: &str) -> Result<(), DeleteError> {
         let tenant = self.tenants.get(name)?;
-        self.tenants.delete(name, self.logs.forget_tenant(tenant.id)).await?;
-        Ok(self.registry.forget_tenants(|id| id != tenant.id).await?)
+        // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
+        let paused = self.registry.pause().await;
+        let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
+        self.tenants.delete(name, records).await?;
+        Ok(self.registry.forget(tenant.id, paused).await?)
     }
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {

@@ -112,6 +112,8 @@ pub enum RegistryError {
     VersionActive { function: Name, version: Digest },
     #[error("{what} would exceed the tenant's `{name}` of {limit}")]
     Quota { name: &'static str, limit: u64, what: String },
+    #[error("the tenant was deleted meanwhile")]
+    TenantDeleted,
     #[error("the component was refused: {0}")]
     Refused(String),
     #[error(transparent)]
@@ -238,8 +240,8 @@ impl Registry {
         self.check_quota(tenant, &name, staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
         let _changing = self.changing.write().await;
-        if tenant.is_gone() {
-            return Err(RegistryError::NotFound(name.to_string()));
+        if tenant.is_deleted() {
+            return Err(RegistryError::TenantDeleted);
         }
         self.check_quota(tenant, &name, staged.size)?;
         self.blobs.publish(&staged.path, &staged.digest).await?;
@@ -361,20 +363,27 @@ impl Registry {
         self.collect(&digests).await
     }
 
-    /// Deletes the functions of tenants that `keep` does not know: of one that is being deleted, or of one whose deletion
-    /// was cut short.
-    pub async fn forget_tenants(&self, keep: impl Fn(TenantId) -> bool) -> Result<(), RegistryError> {
-        let _changing = self.changing.write().await;
-        let gone: Vec<Arc<Function>> = {
-            let functions = self.functions();
-            let strangers = functions.iter().filter(|(tenant, _)| !keep(**tenant));
-            strangers.flat_map(|(_, functions)| functions.values().cloned()).collect()
-        };
-        let records = gone.iter().fold(Batch::default(), |batch, function| batch.delete::<Function>(function.key()));
-        self.metadata.commit(records).await?;
-        self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).retain(|tenant, _| keep(*tenant));
-        let versions = gone.iter().flat_map(|function| &function.versions);
-        let digests: Vec<Digest> = versions.map(|version| version.digest).collect();
+    /// The records of a tenant's functions as deletions, for the transaction that deletes the tenant.
+    pub fn deletion_of(&self, tenant: TenantId) -> Batch {
+        let functions = self.list(tenant);
+        functions.iter().fold(Batch::default(), |batch, function| batch.delete::<Function>(function.key()))
+    }
+
+    /// Holds every change off until the result is dropped.
+    pub async fn pause(&self) -> tokio::sync::OwnedRwLockWriteGuard<()> {
+        self.changing.clone().write_owned().await
+    }
+
+    /// Forgets a tenant whose records are gone; changes have been held off since before they were looked up.
+    pub async fn forget(
+        &self,
+        tenant: TenantId,
+        _paused: tokio::sync::OwnedRwLockWriteGuard<()>,
+    ) -> Result<(), RegistryError> {
+        let gone = self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&tenant);
+        let functions = gone.unwrap_or_default();
+        let digests: Vec<Digest> =
+            functions.values().flat_map(|function| &function.versions).map(|version| version.digest).collect();
         self.collect(&digests).await
     }
 
@@ -406,7 +415,10 @@ impl Registry {
 
     /// Removes what a node that was killed left behind: files that no record names.
     async fn sweep(&self) -> Result<(), RegistryError> {
-        let stray: Vec<Digest> = self.blobs.list().await?;
+        let mut stray: Vec<Digest> = self.blobs.list().await?;
+        stray.extend(self.artifacts.list()?);
+        stray.sort();
+        stray.dedup();
         self.collect(&stray).await
     }
 }

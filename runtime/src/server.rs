@@ -20,6 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::api;
@@ -34,7 +35,7 @@ use write_timeout::WriteTimeout;
 /// The largest request head.
 const MAX_HEAD: usize = 64 << 10;
 const MAX_HEADERS: usize = 100;
-/// What connections get to finish when everything else has.
+/// What blocking work gets to finish when everything else has.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Runs a node until it is told to stop.
@@ -75,21 +76,27 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
         .await
         .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
     let (node, operator_key) = Node::start(settings, access).await?;
-    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
-        .context("standard output is closed: the node has nowhere to say where it listens")?;
+    // Before anybody is told where the node is: whoever knows may stop it, and it is to stop in order.
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    announce(listener.local_addr()?, tls.is_some(), access, operator_key.map(|key| key.reveal().to_string()))
+        .context("standard output is closed: the node has nowhere to say where it listens")?;
     let (close, closing) = watch::channel(false);
     let accepting = tokio::spawn(accept(listener, tls, node.clone(), closing));
+    let mut told_to_stop = async || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    told_to_stop().await;
+    let grace = node.settings.grace.0;
+    tracing::info!(?grace, "stopping: finishing what is in flight");
     tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    drain(&node, &mut terminate, &mut interrupt).await;
-    close.send_replace(true);
-    // `accept` ends when every connection has.
-    if tokio::time::timeout(LAST_WORDS, accepting).await.is_err() {
-        tracing::warn!("connections were still open at the end");
+        () = finish(&node, close, accepting) => {}
+        () = tokio::time::sleep(grace) => tracing::warn!("work was still in flight after the grace period"),
+        // Told again: at once.
+        () = told_to_stop() => {}
     }
     node.flush().await?;
     tracing::info!("stopped");
@@ -108,16 +115,14 @@ fn announce(address: SocketAddr, tls: bool, access: Access, operator_key: Option
     writeln!(stdout, "listening on {}://{address}", if tls { "https" } else { "http" })
 }
 
-/// Not ready, then idle or out of time. A second signal ends the wait.
-async fn drain(node: &Node, terminate: &mut tokio::signal::unix::Signal, interrupt: &mut tokio::signal::unix::Signal) {
-    let grace = node.settings.grace.0;
-    tracing::info!(grace = ?grace, "stopping: finishing what is in flight");
+/// Not ready, then idle, then closed. Until it is idle the node goes on accepting, so that whoever asks hears that it is
+/// not ready. Connections close when what they are sending is sent.
+async fn finish(node: &Node, close: watch::Sender<bool>, accepting: JoinHandle<()>) {
     node.begin_drain();
-    tokio::select! {
-        () = node.idle() => {}
-        () = tokio::time::sleep(grace) => tracing::warn!("work was still in flight after the grace period"),
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+    node.idle().await;
+    close.send_replace(true);
+    if let Err(error) = accepting.await {
+        tracing::error!(%error, "the task that accepts connections failed");
     }
 }
 

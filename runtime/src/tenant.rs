@@ -106,8 +106,7 @@ pub struct Tenant {
     /// How far the tenant's share of CPU has run; see [`crate::sandbox::Turns`].
     pub virtual_time: AtomicU64,
     quota: RwLock<Arc<Quota>>,
-    /// Set when the tenant is deleted: what is under way for it must leave nothing behind.
-    gone: AtomicBool,
+    deleted: AtomicBool,
 }
 
 impl Tenant {
@@ -123,7 +122,7 @@ impl Tenant {
             rate: RateLimiter::new(quota.requests_per_second),
             virtual_time: AtomicU64::new(0),
             quota: RwLock::new(Arc::new(quota)),
-            gone: AtomicBool::new(false),
+            deleted: AtomicBool::new(false),
         })
     }
 
@@ -136,8 +135,9 @@ impl Tenant {
         self.quota.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
     }
 
-    pub fn is_gone(&self) -> bool {
-        self.gone.load(Relaxed)
+    /// Whether it is gone, for whoever still holds it.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted.load(Relaxed)
     }
 
     fn record(&self) -> TenantRecord {
@@ -310,7 +310,7 @@ impl Tenants {
             batch = batch.delete::<KeyRecord>(key.as_str().to_owned());
         }
         self.metadata.commit(batch).await?;
-        tenant.gone.store(true, Relaxed);
+        tenant.deleted.store(true, Relaxed);
         self.change(|directory| {
             directory.by_name.remove(&tenant.name);
             directory.tenants.remove(&tenant.id);

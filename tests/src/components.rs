@@ -41,6 +41,14 @@ pub fn component(crate_folder: &str) -> Result<Arc<Vec<u8>>> {
     Ok(component)
 }
 
+/// The same component under another digest: with a custom section that holds `mark`.
+pub fn marked(component: &[u8], mark: u64) -> Vec<u8> {
+    const NAME: &[u8] = b"mark";
+    let size = 1 + NAME.len() + size_of_val(&mark);
+    let section = [&[0, size as u8, NAME.len() as u8], NAME, &mark.to_le_bytes()].concat();
+    [component, &section].concat()
+}
+
 /// Answers with what it was sent.
 pub fn echo() -> Result<Arc<Vec<u8>>> {
     component("functions/echo")

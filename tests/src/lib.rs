@@ -3,14 +3,18 @@
 //!
 //! - [`node`]: a `weft serve` process on a free port with a data directory of its own
 //! - [`http`]: requests to it
+//! - [`wire`]: connections to it, byte by byte
+//! - [`command`]: the command line
 //! - [`held`]: requests that are given up before they are answered
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
 //! - [`sandbox`]: the sandbox without a server around it
 
+pub mod command;
 pub mod components;
 pub mod guests;
 pub mod held;
 pub mod http;
 pub mod node;
 pub mod sandbox;
+pub mod wire;

@@ -58,7 +58,10 @@ pub struct Node {
 impl Node {
     fn start(options: Options, folder: Arc<TempDir>) -> Result<Self> {
         let mut command = Command::new(weft()?);
-        command.arg("serve").args(["--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.path().join("data"));
+        command.arg("serve").arg("--data-dir").arg(folder.path().join("data"));
+        if !options.settings.iter().any(|flag| flag == "--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
         if options.dev {
             command.arg("--dev");
         }

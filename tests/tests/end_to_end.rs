@@ -2,9 +2,15 @@
 
 mod end_to_end {
     mod cancel;
+    mod command_line;
+    mod components;
     mod contract;
+    mod durability;
     mod fairness;
     mod hostile;
+    mod operations;
+    mod server;
     mod soak;
+    mod tenancy;
     mod versions;
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
@@ -16,19 +17,27 @@ pub struct AsTenant(pub Arc<Tenant>);
 /// The operator.
 pub struct AsOperator;
 
-fn authenticate(parts: &Parts, node: &Node) -> Result<Principal, ApiError> {
-    let header = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+fn authenticate(headers: &HeaderMap, node: &Node) -> Result<Principal, ApiError> {
+    let header = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let key =
         header.and_then(|value| value.split_once(' ')).filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     node.authenticate(key.map(|(_, key)| key.trim()))
         .ok_or_else(|| ApiError::new(Kind::Unauthenticated, "send `Authorization: Bearer KEY` with a key of this node"))
 }
 
+/// Whether the caller is still this tenant, for answers that go on for long: its key may be another by now.
+pub fn is_still(tenant: &Tenant, headers: &HeaderMap, node: &Node) -> bool {
+    match authenticate(headers, node) {
+        Ok(Principal::Tenant(now) | Principal::Developer(now)) => now.id == tenant.id,
+        Ok(Principal::Operator) | Err(_) => false,
+    }
+}
+
 impl FromRequestParts<Arc<Node>> for AsTenant {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
-        let tenant = match authenticate(parts, node)? {
+        let tenant = match authenticate(&parts.headers, node)? {
             Principal::Tenant(tenant) | Principal::Developer(tenant) => tenant,
             Principal::Operator => {
                 return Err(ApiError::new(Kind::Forbidden, "this is a tenant's route: use a tenant's key"));
@@ -47,7 +56,7 @@ impl FromRequestParts<Arc<Node>> for AsOperator {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
-        match authenticate(parts, node)? {
+        match authenticate(&parts.headers, node)? {
             Principal::Operator | Principal::Developer(_) => Ok(Self),
             Principal::Tenant(_) => Err(ApiError::new(Kind::Forbidden, "this is the operator's route")),
         }

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
-use super::auth::AsTenant;
+use super::auth::{AsTenant, is_still};
 use super::problem::{ApiError, Kind};
 use super::request::Params;
 use super::types::{LogList, Problem};
@@ -22,6 +22,7 @@ use crate::logs::{LogBook, LogLine};
 use crate::names::Name;
 use crate::node::{MAX_FOLLOWERS, Node};
 use crate::sandbox::Permit;
+use crate::tenant::Tenant;
 
 /// Lines that are fetched from the book at once.
 const PIECE: usize = 256;
@@ -47,7 +48,10 @@ pub struct LogQuery {
         ("last-event-id" = Option<u64>, Header, description = "Go on after this line"),
     ),
     responses(
-        (status = 200, description = "Lines, or a stream of `line` events", body = LogList),
+        (status = 200, description = "Lines, or a stream of `line` events", content(
+            (LogList = "application/json"),
+            (String = "text/event-stream"),
+        )),
         (status = 404, body = Problem, content_type = "application/problem+json"),
     )
 )]
@@ -86,6 +90,9 @@ pub async fn logs(
         pending: lines.into_iter().collect(),
         function: function.name.clone(),
         book,
+        tenant,
+        headers,
+        node,
     };
     Ok(Sse::new(events(follow)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response())
 }
@@ -96,17 +103,20 @@ struct Follow {
     function: Name,
     pending: std::collections::VecDeque<LogLine>,
     after: u64,
+    tenant: Arc<Tenant>,
+    headers: HeaderMap,
+    node: Arc<Node>,
     latest: watch::Receiver<u64>,
     draining: watch::Receiver<bool>,
 }
 
 impl Follow {
-    /// The next line, or nothing when the node stops.
+    /// The next line, or nothing when the node stops or the key no longer works.
     async fn next(&mut self) -> Option<LogLine> {
         loop {
             if let Some(line) = self.pending.pop_front() {
                 self.after = line.id;
-                return Some(line);
+                return is_still(&self.tenant, &self.headers, &self.node).then_some(line);
             }
             self.latest.mark_unchanged();
             self.pending = self.book.after(&self.function, self.after, PIECE).into();

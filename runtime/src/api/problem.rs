@@ -164,7 +164,9 @@ impl From<RegistryError> for ApiError {
         match error {
             RegistryError::NotFound(_) | RegistryError::NoSuchVersion { .. } => Self::new(Kind::NotFound, text),
             RegistryError::Ambiguous { .. } => Self::new(Kind::InvalidRequest, text),
-            RegistryError::NoEarlierVersion(_) | RegistryError::VersionActive { .. } => Self::new(Kind::Conflict, text),
+            RegistryError::NoEarlierVersion(_) | RegistryError::VersionActive { .. } | RegistryError::TenantDeleted => {
+                Self::new(Kind::Conflict, text)
+            }
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),

@@ -86,6 +86,12 @@ fn io_error(what: &'static str) -> impl FnOnce(io::Error) -> ArtifactError {
     move |error| ArtifactError::Io { what: what.to_owned(), error }
 }
 
+async fn hash(path: &Path) -> Result<Digest, ArtifactError> {
+    let path = path.to_owned();
+    let digest = tokio::task::spawn_blocking(move || Digest::of_file(&path)).await;
+    digest.map_err(io::Error::other).flatten().map_err(io_error("hashing a file"))
+}
+
 impl Artifacts {
     /// Opens the artifacts of this engine and deletes those of any other.
     pub fn load(
@@ -182,6 +188,10 @@ impl Artifacts {
         let mut blob = blobs.open(component).await?;
         tokio::io::copy(&mut blob, &mut file).await.map_err(io_error("staging a component"))?;
         file.flush().await.map_err(io_error("staging a component"))?;
+        if hash(&staged).await? != *component {
+            let error = io::Error::new(io::ErrorKind::InvalidData, "its digest is another");
+            return Err(ArtifactError::Io { what: format!("component `{component}` is damaged on disk"), error });
+        }
         let compiled = self.compile(tenant, &staged, *component).await?;
         let loaded = compiled.loaded.clone();
         let batch = self.publish(component, compiled)?;
@@ -221,9 +231,7 @@ impl Artifacts {
     pub async fn compile(&self, tenant: TenantId, wasm: &Path, component: Digest) -> Result<Compiled, ArtifactError> {
         let path = self.staged()?;
         self.compiler.compile(tenant, wasm, &path).await?;
-        let file = path.to_path_buf();
-        let artifact = tokio::task::spawn_blocking(move || Digest::of_file(&file)).await;
-        let artifact = artifact.map_err(io::Error::other).flatten().map_err(io_error("hashing an artifact"))?;
+        let artifact = hash(&path).await?;
         let loaded = self.load_file(&path, artifact).await?;
         let loaded = loaded.ok_or_else(|| CompileError::Failed(format!("the artifact of `{component}` vanished")))?;
         Ok(Compiled { loaded, path, artifact })
@@ -237,6 +245,19 @@ impl Artifacts {
         self.cache(*component, loaded);
         let record = ArtifactRecord { engine: self.engine.clone(), component: *component, artifact };
         Ok(Batch::default().put(&record)?)
+    }
+
+    /// Every component that has an artifact or a record of one.
+    pub fn list(&self) -> Result<Vec<Digest>, ArtifactError> {
+        let records = self.records.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut components: Vec<Digest> = records.keys().copied().collect();
+        for entry in std::fs::read_dir(&self.folder).map_err(io_error("reading the artifact folder"))? {
+            let name = entry.map_err(io_error("reading the artifact folder"))?.file_name();
+            components.extend(name.to_string_lossy().parse::<Digest>());
+        }
+        components.sort();
+        components.dedup();
+        Ok(components)
     }
 
     pub fn delete(&self, component: &Digest, batch: Batch) -> Batch {

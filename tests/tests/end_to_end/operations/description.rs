@@ -1,0 +1,187 @@
+//! The description of the API.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weft_tests::components;
+use weft_tests::http::{Answer, Client};
+use weft_tests::node::{Node, Options};
+
+fn description(node: &Node) -> Result<Value> {
+    node.anybody().get("/openapi.json")?.json()
+}
+
+fn snapshot() -> PathBuf {
+    components::repository().join("tests/snapshots/openapi.json")
+}
+
+#[test]
+fn the_description_is_the_stored_one() -> Result<()> {
+    let node = Options::default().start()?;
+    let now = serde_json::to_string_pretty(&description(&node)?)? + "\n";
+    if std::env::var_os("WEFT_UPDATE_SNAPSHOTS").is_some() {
+        std::fs::write(snapshot(), &now)?;
+    }
+    let stored = std::fs::read_to_string(snapshot()).unwrap_or_default();
+    let differs = stored.lines().zip(now.lines()).find(|(stored, now)| stored != now);
+    ensure!(
+        stored == now,
+        "the API is no longer what `tests/snapshots/openapi.json` says, first here: {differs:?}; if that is meant, run \
+         this again with WEFT_UPDATE_SNAPSHOTS=1 and look at the difference"
+    );
+    Ok(())
+}
+
+#[test]
+fn the_description_is_openapi_3_1() -> Result<()> {
+    let node = Options::default().start()?;
+    let version = description(&node)?["openapi"].clone();
+    ensure!(version.as_str().is_some_and(|version| version.starts_with("3.1.")), "{version}");
+    Ok(())
+}
+
+#[test]
+fn what_the_description_refers_to_is_in_it() -> Result<()> {
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(fields) => {
+                found.extend(fields.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                fields.values().for_each(|field| references(field, found));
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            _ => {}
+        }
+    }
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    let mut found = Vec::new();
+    references(&description, &mut found);
+    ensure!(!found.is_empty());
+    for reference in found {
+        let pointer = reference.strip_prefix('#').context("a reference to elsewhere")?;
+        ensure!(description.pointer(pointer).is_some(), "there is no `{reference}`");
+    }
+    Ok(())
+}
+
+/// What an operation says of a status: its own entry, or that of its class.
+fn declared<'a>(description: &'a Value, method: &str, path: &str, status: u16) -> Option<&'a Value> {
+    let responses = &description["paths"][path][method.to_lowercase()]["responses"];
+    responses.get(status.to_string()).or_else(|| responses.get(format!("{}XX", status / 100)))
+}
+
+/// That an answer is one of those that its operation describes, of a content type that is described.
+fn is_declared(description: &Value, method: &str, path: &str, answer: &Answer) -> Result<()> {
+    let declared = declared(description, method, path, answer.status)
+        .with_context(|| format!("{method} {path} does not describe {}: {}", answer.status, answer.text()))?;
+    let Some(kinds) = declared["content"].as_object() else {
+        ensure!(answer.body.is_empty(), "{method} {path} describes no body: {answer:?}");
+        return Ok(());
+    };
+    let kind = answer.header("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default();
+    ensure!(kinds.contains_key(kind), "{method} {path} {} is `{kind}`, not {kinds:?}", answer.status);
+    Ok(())
+}
+
+#[test]
+fn every_route_answers_as_it_is_described() -> Result<()> {
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    let (nobody, operator) = (node.anybody(), node.operator()?);
+    let tenant = node.tenant("one", json!({}))?;
+    let echo = components::echo()?;
+    let marked = components::marked(&echo, 1);
+    let old = tenant.must_deploy("it", &components::hostile()?)?["function"]["version"].clone();
+    let new_tenant = json!({ "name": "two" }).to_string();
+    type Ask<'a> = (&'a str, &'a str, &'a str, &'a [u8], &'a [&'a Client]);
+    let (anybody, all) = (&[&nobody][..], &[&nobody, &operator, &tenant][..]);
+    let version = format!("/v1/functions/it/versions/{}", old.as_str().context("no version")?);
+    let asks: &[Ask<'_>] = &[
+        ("GET", "/livez", "/livez", b"", anybody),
+        ("GET", "/readyz", "/readyz", b"", anybody),
+        ("GET", "/metrics", "/metrics", b"", all),
+        ("GET", "/v1/node", "/v1/node", b"", all),
+        ("GET", "/v1/backup", "/v1/backup", b"", all),
+        ("GET", "/v1/usage", "/v1/usage", b"", all),
+        ("POST", "/v1/tenants", "/v1/tenants", new_tenant.as_bytes(), all),
+        ("POST", "/v1/tenants", "/v1/tenants", new_tenant.as_bytes(), all),
+        ("POST", "/v1/tenants", "/v1/tenants", b"not json", all),
+        ("GET", "/v1/tenants", "/v1/tenants", b"", all),
+        ("GET", "/v1/tenants?limit=x", "/v1/tenants", b"", all),
+        ("GET", "/v1/tenants/two", "/v1/tenants/{tenant}", b"", all),
+        ("GET", "/v1/tenants/absent", "/v1/tenants/{tenant}", b"", all),
+        ("PATCH", "/v1/tenants/two/quota", "/v1/tenants/{tenant}/quota", b"{}", all),
+        ("PATCH", "/v1/tenants/two/quota", "/v1/tenants/{tenant}/quota", b"x", all),
+        ("PATCH", "/v1/tenants/absent/quota", "/v1/tenants/{tenant}/quota", b"{}", all),
+        ("POST", "/v1/tenants/two/rotate-key", "/v1/tenants/{tenant}/rotate-key", b"", all),
+        ("POST", "/v1/tenants/absent/rotate-key", "/v1/tenants/{tenant}/rotate-key", b"", all),
+        ("DELETE", "/v1/tenants/two", "/v1/tenants/{tenant}", b"", all),
+        ("DELETE", "/v1/tenants/two", "/v1/tenants/{tenant}", b"", all),
+        ("PUT", "/v1/functions/echo", "/v1/functions/{name}", &echo, all),
+        ("PUT", "/v1/functions/it", "/v1/functions/{name}", &echo, all),
+        ("PUT", "/v1/functions/it", "/v1/functions/{name}", &marked, all),
+        ("PUT", "/v1/functions/it", "/v1/functions/{name}", b"not wasm", all),
+        ("GET", "/v1/functions", "/v1/functions", b"", all),
+        ("GET", "/v1/functions?limit=x", "/v1/functions", b"", all),
+        ("GET", "/v1/functions/it", "/v1/functions/{name}", b"", all),
+        ("GET", "/v1/functions/absent", "/v1/functions/{name}", b"", all),
+        ("GET", "/v1/functions/it/versions", "/v1/functions/{name}/versions", b"", all),
+        ("GET", "/v1/functions/absent/versions", "/v1/functions/{name}/versions", b"", all),
+        ("GET", "/v1/functions/it/logs", "/v1/functions/{name}/logs", b"", all),
+        ("GET", "/v1/functions/it/logs?tail=x", "/v1/functions/{name}/logs", b"", all),
+        ("GET", "/v1/functions/absent/logs", "/v1/functions/{name}/logs", b"", all),
+        ("POST", "/v1/functions/it/rollback", "/v1/functions/{name}/rollback", b"", all),
+        ("POST", "/v1/functions/echo/rollback", "/v1/functions/{name}/rollback", b"", all),
+        ("POST", "/v1/functions/it/rollback", "/v1/functions/{name}/rollback", b"x", all),
+        ("DELETE", &version, "/v1/functions/{name}/versions/{version}", b"", all),
+        ("DELETE", &version, "/v1/functions/{name}/versions/{version}", b"", all),
+        ("POST", "/v1/functions/it/invoke", "/v1/functions/{name}/invoke", b"x", all),
+        ("POST", "/v1/functions/absent/invoke", "/v1/functions/{name}/invoke", b"x", all),
+        ("DELETE", "/v1/functions/it", "/v1/functions/{name}", b"", all),
+        ("DELETE", "/v1/functions/it", "/v1/functions/{name}", b"", all),
+    ];
+    let mut seen = Vec::new();
+    for (method, path, template, body, clients) in asks {
+        for client in *clients {
+            let headers: &[_] = if *template == "/v1/functions/{name}/invoke" {
+                &[("content-type", "application/octet-stream")]
+            } else {
+                &[]
+            };
+            let answer = client.send(method, path, headers, body)?;
+            is_declared(&description, method, template, &answer)?;
+            seen.push((method.to_lowercase(), template.to_string()));
+        }
+    }
+    for (path, methods) in description["paths"].as_object().context("no paths")? {
+        for method in methods.as_object().context("no methods")?.keys() {
+            ensure!(seen.contains(&(method.clone(), path.clone())), "{method} {path} was not asked for");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_functions_own_failures_are_described() -> Result<()> {
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    let tenant = node.tenant("one", json!({ "cpu_ms": 50 }))?;
+    tenant.must_deploy("it", &components::hostile()?)?;
+    for body in ["error:other", "trap", "loop", "alloc:1000000000"] {
+        let answer = tenant.invoke("it", body.as_bytes())?;
+        ensure!(answer.status >= 400, "{answer:?}");
+        is_declared(&description, "POST", "/v1/functions/{name}/invoke", &answer)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_stream_of_logs_is_described() -> Result<()> {
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    let logs = declared(&description, "GET", "/v1/functions/{name}/logs", 200).context("not described")?;
+    ensure!(logs["content"].get("text/event-stream").is_some(), "{logs}");
+    Ok(())
+}

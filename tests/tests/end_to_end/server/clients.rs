@@ -1,0 +1,280 @@
+//! Clients that are slow, broken or too many.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use weft_tests::components;
+use weft_tests::http::Client;
+use weft_tests::node::{Node, Options, eventually};
+use weft_tests::wire::Wire;
+
+const SOON: Duration = Duration::from_secs(8);
+const INVOKE: &str = "/v1/functions/echo/invoke";
+
+fn with_echo(options: Options) -> Result<(Node, Client)> {
+    let node = options.start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("echo", &components::echo()?)?;
+    Ok((node, tenant))
+}
+
+/// Whoever comes after a bad client is served as ever.
+fn goes_on(tenant: &Client) -> Result<()> {
+    ensure!(tenant.must_invoke("echo", "next")? == "next");
+    Ok(())
+}
+
+#[test]
+fn a_head_that_comes_byte_by_byte_is_cut_off() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("header-timeout", "1s"))?;
+    let mut wire = Wire::connect(&tenant)?;
+    let start = Instant::now();
+    wire.send("GET /livez HTTP/1.1\r\n")?;
+    wire.drip(&[b'x'; 100], Duration::from_millis(100))?;
+    wire.until_closed(SOON)?;
+    ensure!(start.elapsed() < Duration::from_secs(5), "it took {:?}", start.elapsed());
+    goes_on(&tenant)
+}
+
+#[test]
+fn a_body_that_comes_byte_by_byte_is_cut_off() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("body-timeout", "1s"))?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["content-length: 100"])?;
+    wire.send("\r\n")?;
+    wire.drip(&[b'x'; 99], Duration::from_millis(100))?;
+    let answer = wire.answer()?;
+    ensure!(answer.status == 408, "{answer:?}");
+    ensure!(answer.problem_kind()? == ("request-timeout".into(), Some("body_timeout".into())), "{answer:?}");
+    wire.until_closed(SOON)?;
+    goes_on(&tenant)
+}
+
+#[test]
+fn an_upload_that_comes_byte_by_byte_is_cut_off() -> Result<()> {
+    let (node, tenant) = with_echo(Options::default().set("body-timeout", "1s"))?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("PUT", "/v1/functions/slow", &["content-length: 100"])?;
+    wire.send("\r\n")?;
+    wire.drip(&[b'x'; 99], Duration::from_millis(100))?;
+    ensure!(wire.answer()?.problem_kind()?.0 == "request-timeout");
+    ensure!(std::fs::read_dir(node.data_dir().join("staging"))?.count() == 0);
+    Ok(())
+}
+
+#[test]
+fn a_body_that_is_still_coming_holds_no_instance() -> Result<()> {
+    let (node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["content-length: 100"])?;
+    wire.send(format!("\r\n{}", "x".repeat(50)))?;
+    let memory = || Ok(tenant.get("/v1/usage")?.json()?["now"]["memory"] == 50);
+    eventually(SOON, memory).context("half of the body is not counted")?;
+    ensure!(node.operator()?.get("/v1/node")?.json()?["instances"] == 0);
+    wire.send("x".repeat(50))?;
+    ensure!(wire.answer()?.body.len() == 100);
+    Ok(())
+}
+
+#[test]
+fn a_body_that_breaks_off_leaves_nothing_behind() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["content-length: 100"])?;
+    wire.send(format!("\r\n{}", "x".repeat(50)))?;
+    let memory = |bytes: u64| Ok(tenant.get("/v1/usage")?.json()?["now"]["memory"] == bytes);
+    eventually(SOON, || memory(50))?;
+    drop(wire);
+    eventually(SOON, || memory(0)).context("the body is still counted")
+}
+
+#[test]
+fn an_idle_connection_is_closed() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("header-timeout", "1s"))?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.request("GET", "/livez", &[], b"")?;
+    ensure!(wire.answer()?.status == 200);
+    wire.until_closed(SOON)?;
+    Ok(())
+}
+
+#[test]
+fn a_connection_that_never_says_anything_is_closed() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("header-timeout", "1s"))?;
+    Wire::connect(&tenant)?.until_closed(SOON)?;
+    Ok(())
+}
+
+#[test]
+fn an_answer_that_nobody_reads_is_dropped_with_its_memory() -> Result<()> {
+    let options = Options::default().set("write-timeout", "1s").set("max-payload", "64MiB");
+    let node = options.start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    let mut wire = Wire::connect(&tenant)?;
+    // More than the sockets' buffers take in.
+    wire.request("POST", "/v1/functions/hostile/invoke", &[], b"huge:48000000")?;
+    let memory = || -> Result<u64> { tenant.get("/v1/usage")?.json()?["now"]["memory"].as_u64().context("no memory") };
+    let instances = || -> Result<bool> { Ok(node.operator()?.get("/v1/node")?.json()?["instances"] == 0) };
+    eventually(SOON, || Ok(memory()? >= 48_000_000 && instances()?)).context("the answer is not held")?;
+    eventually(SOON, || Ok(memory()? == 0)).context("the answer is still held")
+}
+
+#[test]
+fn a_reader_that_is_slow_but_reads_gets_all_of_it() -> Result<()> {
+    let node = Options::default().set("write-timeout", "1s").start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.request("POST", "/v1/functions/hostile/invoke", &[], b"huge:16000000")?;
+    ensure!(wire.answer()?.body.len() == 16_000_000);
+    Ok(())
+}
+
+#[test]
+fn a_body_over_the_limit_is_refused_by_name() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-body", "1KiB"))?;
+    ensure!(tenant.invoke("echo", &[b'x'; 1024])?.body.len() == 1024);
+    let answer = tenant.invoke("echo", &[b'x'; 1025])?;
+    ensure!(answer.status == 413, "{answer:?}");
+    ensure!(answer.problem_kind()? == ("too-large".into(), Some("max_body".into())), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn a_body_of_unknown_length_is_held_to_the_limit_too() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-body", "1KiB"))?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["transfer-encoding: chunked"])?;
+    wire.send(format!("\r\n800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800)))?;
+    ensure!(wire.answer()?.problem_kind()? == ("too-large".into(), Some("max_body".into())));
+    Ok(())
+}
+
+#[test]
+fn an_upload_over_the_quota_is_refused_by_name() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({ "upload_bytes": 1000 }))?;
+    let answer = tenant.deploy("echo", &components::echo()?)?;
+    ensure!(answer.status == 413, "{answer:?}");
+    ensure!(answer.problem_kind()? == ("too-large".into(), Some("upload_bytes".into())), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn json_that_goes_on_and_on_is_refused() -> Result<()> {
+    let node = Options::default().start()?;
+    let answer = node.operator()?.send("POST", "/v1/tenants", &[], &[b' '; 65 << 10])?;
+    ensure!(answer.status == 413 && answer.problem_kind()?.0 == "too-large", "{answer:?}");
+    Ok(())
+}
+
+/// What a node says to a head that is too much, before it closes.
+fn refused_head(lines: impl Iterator<Item = String>) -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    let head: String = lines.map(|line| line + "\r\n").collect();
+    wire.send(format!("GET /livez HTTP/1.1\r\n{head}\r\n"))?;
+    let said = wire.until_closed(SOON)?;
+    ensure!(said.starts_with(b"HTTP/1.1 4"), "{}", String::from_utf8_lossy(&said));
+    goes_on(&tenant)
+}
+
+#[test]
+fn too_many_headers_are_refused() -> Result<()> {
+    refused_head((0..200).map(|number| format!("x-{number}: y")))
+}
+
+#[test]
+fn a_huge_head_is_refused() -> Result<()> {
+    refused_head([format!("x: {}", "y".repeat(512 << 10))].into_iter())
+}
+
+#[test]
+fn what_is_not_http_is_refused() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    for garbage in [&b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"[..], b"hello\r\n\r\n", &[0; 1000]] {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.send(garbage)?;
+        let said = wire.until_closed(SOON)?;
+        ensure!(said.is_empty() || said.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&said));
+    }
+    goes_on(&tenant)
+}
+
+#[test]
+fn two_lengths_that_differ_are_refused() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["content-length: 3", "content-length: 4"])?;
+    wire.send("\r\nabcd")?;
+    let said = wire.until_closed(SOON)?;
+    ensure!(said.starts_with(b"HTTP/1.1 400"), "{}", String::from_utf8_lossy(&said));
+    Ok(())
+}
+
+#[test]
+fn one_connection_serves_many_requests() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    for number in 0..50 {
+        let body = number.to_string();
+        wire.request("POST", INVOKE, &[], body.as_bytes())?;
+        ensure!(wire.answer()?.text() == body);
+    }
+    Ok(())
+}
+
+#[test]
+fn requests_that_are_sent_at_once_are_answered_in_order() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    for body in ["one", "two", "three"] {
+        wire.request("POST", INVOKE, &[], body.as_bytes())?;
+    }
+    for body in ["one", "two", "three"] {
+        ensure!(wire.answer()?.text() == body);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_refused_request_does_not_end_its_connection() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.request("GET", "/v1/functions/absent", &[], b"")?;
+    ensure!(wire.answer()?.status == 404);
+    wire.request("GET", "/livez", &[], b"")?;
+    ensure!(wire.answer()?.status == 200);
+    Ok(())
+}
+
+#[test]
+fn a_connection_is_closed_on_request() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.request("GET", "/livez", &["connection: close"], b"")?;
+    ensure!(wire.answer()?.header("connection") == Some("close"));
+    ensure!(wire.until_closed(SOON)?.is_empty());
+    Ok(())
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_for_their_turn() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-connections", "3"))?;
+    // The third is the one that `tenant` keeps alive.
+    let held = [Wire::connect(&tenant)?, Wire::connect(&tenant)?];
+    let ask = |_| -> Result<Wire> {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.request("GET", "/livez", &[], b"")?;
+        Ok(wire)
+    };
+    let mut waiting = (0..10).map(ask).collect::<Result<Vec<_>>>()?;
+    ensure!(waiting[0].is_silent_for(Duration::from_millis(300))?, "a fourth connection was served");
+    drop(held);
+    for mut wire in waiting {
+        ensure!(wire.answer()?.status == 200);
+    }
+    goes_on(&tenant)
+}
