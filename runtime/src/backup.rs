@@ -161,7 +161,9 @@ pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
     }
     let records = records.filter(|_| complete).with_context(|| format!("{}: it was cut off", broken()))?;
     summary.records = records.len();
-    Metadata::open(&data.metadata())?.commit_blocking(records.into())?;
+    let staged = data.staging().join("meta.redb");
+    Metadata::open(&staged)?.commit_blocking(records.into())?;
+    publish_file(&staged, &data.metadata())?;
     Ok(summary)
 }
 

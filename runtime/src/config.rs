@@ -151,7 +151,7 @@ settings! {
     /// How long work in flight may take after SIGTERM.
     grace ("WEFT_GRACE"): Span = Span(Duration::from_secs(30)),
     /// Wall-clock and CPU time of compiling one component.
-    compile_timeout ("WEFT_COMPILE_TIMEOUT"): Span = Span(Duration::from_secs(60)),
+    compile_timeout ("WEFT_COMPILE_TIMEOUT"): Span = Span(Duration::from_secs(120)),
     /// Address space of compiling one component.
     compile_memory ("WEFT_COMPILE_MEMORY"): Size = Size(2 << 30),
     /// Components compiled at once.

@@ -14,7 +14,7 @@
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
 //! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
-//! - [`clock`], [`digest`], [`names`], [`units`]: small words used everywhere
+//! - [`clock`], [`digest`], `locks`, [`names`], [`units`]: small words used everywhere
 
 pub mod api;
 pub mod backup;
@@ -26,6 +26,7 @@ pub mod config;
 pub mod data_dir;
 pub mod digest;
 pub mod host;
+mod locks;
 pub mod logs;
 pub mod meta;
 pub mod metrics;

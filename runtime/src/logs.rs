@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use utoipa::ToSchema;
 
 use crate::clock::unix_ms;
+use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::tenant::{Tenant, TenantId};
@@ -92,7 +93,7 @@ impl Default for LogBook {
 
 impl LogBook {
     fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.book.locked()
     }
 
     /// Adds a line and drops the oldest ones that no longer fit in `keep` bytes.
@@ -178,10 +179,8 @@ impl Logs {
     }
 
     pub fn book(&self, tenant: TenantId) -> Arc<LogBook> {
-        let known = self.books.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&tenant).cloned();
-        known.unwrap_or_else(|| {
-            self.books.write().unwrap_or_else(|poisoned| poisoned.into_inner()).entry(tenant).or_default().clone()
-        })
+        let known = self.books.reading().get(&tenant).cloned();
+        known.unwrap_or_else(|| self.books.writing().entry(tenant).or_default().clone())
     }
 
     pub fn forget_function(&self, tenant: TenantId, function: &Name) {
@@ -190,14 +189,14 @@ impl Logs {
 
     /// Forgets a tenant; the records of its stored lines go with the returned batch.
     pub fn forget_tenant(&self, tenant: TenantId) -> Batch {
-        let book = self.books.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&tenant);
+        let book = self.books.writing().remove(&tenant);
         let stored = book.map(|book| std::mem::take(&mut book.book().stored)).unwrap_or_default();
         stored.into_iter().fold(Batch::default(), |batch, id| batch.delete::<LogRecord>(log_key(tenant, id)))
     }
 
     /// What has changed since the last time, for the next periodic write.
     pub fn batch(&self, batch: Batch) -> Result<Batch, MetaError> {
-        let books = self.books.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let books = self.books.reading();
         books.iter().try_fold(batch, |batch, (tenant, book)| book.batch(*tenant, batch))
     }
 }

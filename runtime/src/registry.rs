@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::blob::{BlobError, BlobStore};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
+use crate::locks::SharedLock;
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
@@ -176,12 +177,12 @@ impl Registry {
     }
 
     fn functions(&self) -> RwLockReadGuard<'_, Functions> {
-        self.functions.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.functions.reading()
     }
 
     fn show(&self, function: Function) -> Arc<Function> {
         let function = Arc::new(function);
-        let mut functions = self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut functions = self.functions.writing();
         functions.entry(function.tenant).or_default().insert(function.name.clone(), function.clone());
         function
     }
@@ -354,9 +355,7 @@ impl Registry {
         let _changing = self.changing.write().await;
         let function = self.get(tenant, name)?;
         self.metadata.commit(Batch::default().delete::<Function>(function.key())).await?;
-        if let Some(functions) =
-            self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).get_mut(&tenant)
-        {
+        if let Some(functions) = self.functions.writing().get_mut(&tenant) {
             functions.remove(name);
         }
         let digests: Vec<Digest> = function.versions.iter().map(|version| version.digest).collect();
@@ -380,7 +379,7 @@ impl Registry {
         tenant: TenantId,
         _paused: tokio::sync::OwnedRwLockWriteGuard<()>,
     ) -> Result<(), RegistryError> {
-        let gone = self.functions.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&tenant);
+        let gone = self.functions.writing().remove(&tenant);
         let functions = gone.unwrap_or_default();
         let digests: Vec<Digest> =
             functions.values().flat_map(|function| &function.versions).map(|version| version.digest).collect();

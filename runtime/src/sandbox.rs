@@ -38,6 +38,9 @@ pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
 pub use turns::{TurnClock, Turns};
 
+/// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
+
 /// A component that cannot be run here.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -215,7 +218,7 @@ async fn run(
     let Call { tenant, request, mut charge, facts, log } = call;
     let quota = tenant.quota();
     let started = Instant::now();
-    let wall = Duration::from_millis(quota.wall_ms);
+    let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
     let job = JobState::new(facts, log, started + wall, limits.payload);
     // Whichever is lower is the one to raise.
     let memory = match quota.instance_memory <= limits.memory {

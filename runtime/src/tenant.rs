@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::unix_ms;
+use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 
@@ -132,7 +133,7 @@ impl Tenant {
     }
 
     pub fn quota(&self) -> Arc<Quota> {
-        self.quota.read().unwrap_or_else(|poisoned| poisoned.into_inner()).clone()
+        self.quota.reading().clone()
     }
 
     /// Whether it is gone, for whoever still holds it.
@@ -215,11 +216,11 @@ impl Tenants {
     }
 
     fn directory(&self) -> std::sync::RwLockReadGuard<'_, Directory> {
-        self.directory.read().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.directory.reading()
     }
 
     fn change(&self, change: impl FnOnce(&mut Directory)) {
-        change(&mut self.directory.write().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        change(&mut self.directory.writing());
     }
 
     /// Who holds this key; `None` for no key of ours.
@@ -296,7 +297,7 @@ impl Tenants {
         record.quota.apply(patch);
         self.metadata.commit(Batch::default().put(&record)?).await?;
         tenant.memory.set_limit(record.quota.memory);
-        *tenant.quota.write().unwrap_or_else(|poisoned| poisoned.into_inner()) = Arc::new(record.quota);
+        *tenant.quota.writing() = Arc::new(record.quota);
         Ok(tenant)
     }
 
@@ -323,7 +324,7 @@ impl Tenants {
     pub fn usage_batch(&self) -> Result<Batch, MetaError> {
         self.list().iter().try_fold(Batch::default(), |batch, tenant| {
             let usage = tenant.ledger.usage();
-            let mut stored = tenant.stored_usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut stored = tenant.stored_usage.locked();
             if *stored == usage {
                 return Ok(batch);
             }
@@ -335,7 +336,7 @@ impl Tenants {
     /// The last batch did not reach the disk: the next one holds everything again.
     pub fn usage_was_not_written(&self) {
         for tenant in self.list() {
-            *tenant.stored_usage.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = Usage::default();
+            *tenant.stored_usage.locked() = Usage::default();
         }
     }
 

@@ -19,11 +19,13 @@ pub struct Span(pub Duration);
 pub enum BadUnit {
     #[error("`{0}` is not a size: write bytes, or a number and KiB, MiB, GiB or TiB, such as `512MiB`")]
     Size(String),
-    #[error("`{0}` is not a span of time: write a number and ms, s, m or h, such as `30s`")]
+    #[error("`{0}` is not a span of time: write a number and ms, s, m or h, such as `30s`, at most 8760h")]
     Span(String),
 }
 
 const SIZES: [(&str, u64); 5] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1)];
+/// A year, in milliseconds: more than anybody waits, and less than a clock overflows at.
+const MAX_SPAN: u64 = 8_760 * 3_600_000;
 const SPANS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
 /// A whole number and one of the units.
@@ -54,7 +56,8 @@ impl FromStr for Span {
     type Err = BadUnit;
 
     fn from_str(text: &str) -> Result<Self, BadUnit> {
-        let milliseconds = parse(text, &SPANS).ok_or_else(|| BadUnit::Span(text.to_owned()))?;
+        let milliseconds = parse(text, &SPANS).filter(|&milliseconds| milliseconds <= MAX_SPAN);
+        let milliseconds = milliseconds.ok_or_else(|| BadUnit::Span(text.to_owned()))?;
         Ok(Self(Duration::from_millis(milliseconds)))
     }
 }
@@ -126,7 +129,7 @@ mod tests {
         for bad in ["", "MiB", "-1", "1.5GiB", "12XB", "99999999TiB"] {
             assert!(bad.parse::<Size>().is_err(), "{bad}");
         }
-        for bad in ["", "10", "s", "5 days"] {
+        for bad in ["", "10", "s", "5 days", "8761h"] {
             assert!(bad.parse::<Span>().is_err(), "{bad}");
         }
     }

@@ -14,6 +14,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
 use wasmtime_wasi::{WasiCtx, async_trait};
 
 use super::JobState;
+use crate::locks::Lock;
 use crate::logs::{Level, LogSink};
 
 /// How much a guest may write between two checks; it only bounds one call.
@@ -42,7 +43,7 @@ impl SharedLog {
     }
 
     pub fn lock(&self) -> MutexGuard<'_, LogSink> {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.0.locked()
     }
 }
 
@@ -62,7 +63,7 @@ impl LogStream {
     }
 
     fn push(&self, bytes: &[u8]) {
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(bytes);
+        self.0.locked().push(bytes);
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 
 use crate::blob::{BlobError, BlobStore, publish_file};
 use crate::digest::Digest;
+use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
 use crate::tenant::TenantId;
@@ -133,12 +134,12 @@ impl Artifacts {
 
     /// How many are loaded, in how many bytes.
     pub fn loaded(&self) -> (usize, u64) {
-        let cache = self.cache.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let cache = self.cache.reading();
         (cache.len(), cache.values().map(|cached| cached.loaded.bytes() as u64).sum())
     }
 
     pub fn cached(&self, component: &Digest) -> Option<Arc<Loaded>> {
-        let cache = self.cache.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let cache = self.cache.reading();
         let cached = cache.get(component)?;
         cached.last_used.store(self.uses.fetch_add(1, Relaxed), Relaxed);
         Some(cached.loaded.clone())
@@ -152,14 +153,14 @@ impl Artifacts {
         component: &Digest,
     ) -> Result<Arc<Loaded>, ArtifactError> {
         let alone = {
-            let mut fetching = self.fetching.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut fetching = self.fetching.locked();
             fetching.entry(*component).or_default().clone()
         };
         let result = {
             let _alone = alone.lock().await;
             self.fetch_alone(blobs, tenant, component).await
         };
-        let mut fetching = self.fetching.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut fetching = self.fetching.locked();
         if Arc::strong_count(&alone) <= 2 {
             fetching.remove(component);
         }
@@ -175,7 +176,7 @@ impl Artifacts {
         if let Some(loaded) = self.cached(component) {
             return Ok(loaded);
         }
-        let recorded = self.records.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(component).copied();
+        let recorded = self.records.reading().get(component).copied();
         if let Some(artifact) = recorded
             && let Some(loaded) = self.load_file(&self.path(component), artifact).await?
         {
@@ -241,7 +242,7 @@ impl Artifacts {
     pub fn publish(&self, component: &Digest, compiled: Compiled) -> Result<Batch, ArtifactError> {
         let Compiled { loaded, path, artifact } = compiled;
         publish_file(&path, &self.path(component)).map_err(io_error("publishing an artifact"))?;
-        self.records.write().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(*component, artifact);
+        self.records.writing().insert(*component, artifact);
         self.cache(*component, loaded);
         let record = ArtifactRecord { engine: self.engine.clone(), component: *component, artifact };
         Ok(Batch::default().put(&record)?)
@@ -249,7 +250,7 @@ impl Artifacts {
 
     /// Every component that has an artifact or a record of one.
     pub fn list(&self) -> Result<Vec<Digest>, ArtifactError> {
-        let records = self.records.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let records = self.records.reading();
         let mut components: Vec<Digest> = records.keys().copied().collect();
         for entry in std::fs::read_dir(&self.folder).map_err(io_error("reading the artifact folder"))? {
             let name = entry.map_err(io_error("reading the artifact folder"))?.file_name();
@@ -261,8 +262,8 @@ impl Artifacts {
     }
 
     pub fn delete(&self, component: &Digest, batch: Batch) -> Batch {
-        self.records.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(component);
-        self.cache.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(component);
+        self.records.writing().remove(component);
+        self.cache.writing().remove(component);
         if let Err(error) = std::fs::remove_file(self.path(component))
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -272,7 +273,7 @@ impl Artifacts {
     }
 
     fn cache(&self, component: Digest, loaded: Arc<Loaded>) {
-        let mut cache = self.cache.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut cache = self.cache.writing();
         let last_used = AtomicU64::new(self.uses.fetch_add(1, Relaxed));
         cache.insert(component, Cached { loaded, last_used });
         let mut bytes: u64 = cache.values().map(|cached| cached.loaded.bytes() as u64).sum();

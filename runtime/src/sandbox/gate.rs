@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::oneshot;
 
+use crate::locks::Lock;
 use crate::tenant::TenantId;
 
 /// How many may be inside, and how many may wait.
@@ -82,7 +83,7 @@ impl Gate {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.locked()
     }
 
     fn leave(self: &Arc<Self>, tenant: TenantId) {

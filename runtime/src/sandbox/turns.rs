@@ -19,6 +19,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::clock::thread_cpu;
+use crate::locks::Lock;
 use crate::tenant::Tenant;
 
 /// What a turn is assumed to cost until it has been measured: about one epoch.
@@ -109,7 +110,7 @@ impl Turns {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.state.locked()
     }
 }
 

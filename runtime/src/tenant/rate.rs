@@ -3,6 +3,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::locks::Lock;
+
 /// A token bucket. Its rate is given with every request, so that a changed quota holds at once.
 #[derive(Debug)]
 pub struct RateLimiter {
@@ -21,7 +23,7 @@ impl RateLimiter {
 
     fn take_at(&self, per_second: u32, now: Instant) -> Result<(), Duration> {
         let rate = f64::from(per_second);
-        let mut state = self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut state = self.state.locked();
         let (tokens, last) = *state;
         let tokens = (tokens + now.saturating_duration_since(last).as_secs_f64() * rate).min(rate);
         let taken = tokens >= 1.0;
