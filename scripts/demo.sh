@@ -9,6 +9,7 @@ cd "$(dirname "$0")/.."
 scratch=$(mktemp -d)
 node=
 finish() {
+    # Only where a step failed; the node may have gone by itself, and then there is nothing to kill.
     [ -z "$node" ] || kill -9 "$node" 2>/dev/null || true
     rm -rf "$scratch"
 }
