@@ -4,12 +4,14 @@
 //! migration. Changes are collected in a [`Batch`] and become visible together, on disk, or not at all. Nothing reads
 //! from here while serving: each part loads its records at start and writes before it changes what it holds in memory.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+
+use crate::locks::SharedLock;
 
 /// A kind of record.
 pub trait Record: Serialize + DeserializeOwned {
@@ -80,13 +82,30 @@ fn definition(table: &str) -> TableDefinition<'_, &'static str, &'static [u8]> {
 }
 
 pub struct Metadata {
-    database: Database,
+    path: PathBuf,
+    /// `None` after it could not be opened again; the next one to need it tries.
+    database: RwLock<Option<Database>>,
 }
 
 impl Metadata {
     pub fn open(path: &Path) -> Result<Arc<Self>, MetaError> {
-        let database = Database::create(path).map_err(redb::Error::from)?;
-        Ok(Arc::new(Self { database }))
+        let database = RwLock::new(Some(open(path)?));
+        Ok(Arc::new(Self { path: path.to_owned(), database }))
+    }
+
+    /// Runs `work` on the database. A database that has met an error of the disk, a full one say, refuses everything from
+    /// then on; it is opened again, so that the node goes on when the disk does.
+    fn on_database<T>(&self, work: impl Fn(&Database) -> Result<T, MetaError>) -> Result<T, MetaError> {
+        if let Some(database) = &*self.database.reading() {
+            match work(database) {
+                Err(MetaError::Store(redb::Error::PreviousIo)) => {}
+                done => return done,
+            }
+        }
+        let mut database = self.database.writing();
+        // Closed before it is opened: it holds its file's lock.
+        *database = None;
+        work(database.insert(open(&self.path)?))
     }
 
     /// Every record of one kind, in the order of their keys.
@@ -108,23 +127,7 @@ impl Metadata {
     }
 
     fn read(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, MetaError> {
-        let transaction = self.database.begin_read().map_err(redb::Error::from)?;
-        let mut entries = Vec::new();
-        for handle in transaction.list_tables().map_err(redb::Error::from)? {
-            if !wanted(handle.name()) {
-                continue;
-            }
-            let table = transaction.open_table(definition(handle.name())).map_err(redb::Error::from)?;
-            for row in table.iter().map_err(redb::Error::from)? {
-                let (key, value) = row.map_err(redb::Error::from)?;
-                let (table, key) = (handle.name().to_owned(), key.value().to_owned());
-                match serde_json::from_slice(value.value()) {
-                    Ok(value) => entries.push(Entry { table, key, value: Some(value) }),
-                    Err(reason) => return Err(MetaError::Corrupt { table, key, reason }),
-                }
-            }
-        }
-        Ok(entries)
+        self.on_database(|database| read(database, &wanted))
     }
 
     /// Writes a batch and waits until it is on disk.
@@ -139,22 +142,50 @@ impl Metadata {
         if batch.is_empty() {
             return Ok(());
         }
-        let transaction = self.database.begin_write().map_err(redb::Error::from)?;
-        for entry in &batch.entries {
-            let mut table = transaction.open_table(definition(&entry.table)).map_err(redb::Error::from)?;
-            match &entry.value {
-                Some(value) => {
-                    let bytes = serde_json::to_vec(value)?;
-                    table.insert(entry.key.as_str(), bytes.as_slice()).map_err(redb::Error::from)?;
-                }
-                None => {
-                    table.remove(entry.key.as_str()).map_err(redb::Error::from)?;
-                }
+        self.on_database(|database| write(database, &batch))
+    }
+}
+
+fn open(path: &Path) -> Result<Database, MetaError> {
+    Ok(Database::create(path).map_err(redb::Error::from)?)
+}
+
+fn read(database: &Database, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, MetaError> {
+    let transaction = database.begin_read().map_err(redb::Error::from)?;
+    let mut entries = Vec::new();
+    for handle in transaction.list_tables().map_err(redb::Error::from)? {
+        if !wanted(handle.name()) {
+            continue;
+        }
+        let table = transaction.open_table(definition(handle.name())).map_err(redb::Error::from)?;
+        for row in table.iter().map_err(redb::Error::from)? {
+            let (key, value) = row.map_err(redb::Error::from)?;
+            let (table, key) = (handle.name().to_owned(), key.value().to_owned());
+            match serde_json::from_slice(value.value()) {
+                Ok(value) => entries.push(Entry { table, key, value: Some(value) }),
+                Err(reason) => return Err(MetaError::Corrupt { table, key, reason }),
             }
         }
-        transaction.commit().map_err(redb::Error::from)?;
-        Ok(())
     }
+    Ok(entries)
+}
+
+fn write(database: &Database, batch: &Batch) -> Result<(), MetaError> {
+    let transaction = database.begin_write().map_err(redb::Error::from)?;
+    for entry in &batch.entries {
+        let mut table = transaction.open_table(definition(&entry.table)).map_err(redb::Error::from)?;
+        match &entry.value {
+            Some(value) => {
+                let bytes = serde_json::to_vec(value)?;
+                table.insert(entry.key.as_str(), bytes.as_slice()).map_err(redb::Error::from)?;
+            }
+            None => {
+                table.remove(entry.key.as_str()).map_err(redb::Error::from)?;
+            }
+        }
+    }
+    transaction.commit().map_err(redb::Error::from)?;
+    Ok(())
 }
 
 #[cfg(test)]
