@@ -1,0 +1,51 @@
+//! What runs operations.
+//!
+//! The heart of a [`Device`] is *run this operation on these buffers*. Operations have passed their spec before they
+//! come here. A device may run them later than it says so (a GPU's queue), but in order, and [`Device::read`] waits.
+
+use std::any::Any;
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::Op;
+use crate::run::Run;
+use crate::shape::Layout;
+
+pub mod cpu;
+
+/// Memory of a device. Only the device that gave it knows what is inside.
+pub trait Memory: Any + Send + Sync {}
+
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `cpu`, or what the driver calls the adapter.
+    pub name: String,
+    /// How many threads can work on one call; 1 where the device has its own ways.
+    pub threads: usize,
+}
+
+/// One operand: part of some memory.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub memory: &'a dyn Memory,
+    pub layout: &'a Layout,
+    pub dtype: DType,
+}
+
+/// Runs operations on memory of its own.
+pub trait Device: Send + Sync {
+    fn info(&self) -> DeviceInfo;
+
+    /// Memory that holds zeros. The caller has counted the bytes.
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>>;
+
+    fn write(&self, memory: &dyn Memory, offset: usize, bytes: &[u8]) -> Result<()>;
+
+    /// Waits for what was run before.
+    fn read(&self, memory: &dyn Memory, offset: usize, bytes: &mut [u8]) -> Result<()>;
+
+    /// Runs one operation. What is written in place comes first among `outputs`, and no output shares memory with
+    /// another operand. After an error the outputs hold anything.
+    fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()>;
+}

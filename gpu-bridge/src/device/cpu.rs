@@ -1,0 +1,90 @@
+//! The native device: the machine's own cores.
+//!
+//! SIMD is chosen at run time (see [`simd`]), so one binary runs everywhere and uses what is there. Kernels allocate
+//! nothing of their own: results and room to work in come from the caller's heap. Work is cut into tiles by size alone,
+//! so results do not depend on how many threads there are.
+
+use smallvec::SmallVec;
+
+use super::{Device, DeviceInfo, Memory, View};
+use crate::error::Result;
+use crate::op::Op;
+use crate::run::Run;
+
+mod arena;
+mod convolution;
+mod elementwise;
+mod layout;
+mod loss;
+mod matrix;
+mod memory;
+mod normalization;
+mod pooling;
+mod random;
+mod reduction;
+mod simd;
+mod sparse;
+
+pub(crate) use memory::scratch_floats;
+use memory::{HostMemory, Input, Output};
+
+/// The machine's cores as a device.
+#[derive(Debug, Default)]
+pub struct Cpu;
+
+impl Cpu {
+    pub fn new() -> Self {
+        Self
+    }
+}
+
+impl Device for Cpu {
+    fn info(&self) -> DeviceInfo {
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        DeviceInfo { name: "cpu".into(), threads }
+    }
+
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {
+        Ok(Box::new(HostMemory::zeroed(bytes)?))
+    }
+
+    fn write(&self, memory: &dyn Memory, offset: usize, bytes: &[u8]) -> Result<()> {
+        HostMemory::of(memory, "write")?.write(offset, bytes)
+    }
+
+    fn read(&self, memory: &dyn Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
+        HostMemory::of(memory, "read")?.read(offset, bytes)
+    }
+
+    fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()> {
+        let name = op.name();
+        let inputs =
+            inputs.iter().map(|view| Input::borrow(name, view)).collect::<Result<SmallVec<[Input<'_>; 4]>>>()?;
+        let mut outputs =
+            outputs.iter().map(|view| Output::borrow(name, view)).collect::<Result<SmallVec<[Output<'_>; 4]>>>()?;
+        let (inputs, outputs) = (&inputs[..], &mut outputs[..]);
+        match op {
+            // elementwise
+            Op::Unary(unary) => elementwise::unary(*unary, inputs, outputs, run),
+            Op::UnaryGradient(op) => elementwise::unary_gradient(op.0, inputs, outputs, run),
+            Op::UnaryGradientFromOutput(op) => elementwise::unary_gradient_from_output(op.0, inputs, outputs, run),
+            Op::Binary(binary) => elementwise::binary(*binary, inputs, outputs, run),
+            // reduction
+            Op::Reduce(reduce) => reduction::reduce(reduce, inputs, outputs, run),
+            // layout
+            Op::Reshape(_) | Op::Permute(_) | Op::Expand(_) | Op::Copy(_) => layout::copy(inputs, outputs, run),
+            // random
+            Op::Fill(fill) => random::fill(fill, outputs, run),
+            // matrix
+            Op::MatMul(matmul) => matrix::matmul(matmul, inputs, outputs, run),
+            // convolution
+            // pooling
+            // normalization
+            // loss
+            // sparse
+            // arena
+            Op::Assign(_) => layout::assign(inputs, outputs, run),
+            Op::Accumulate(op) => arena::accumulate(op, inputs, outputs, run),
+        }
+    }
+}

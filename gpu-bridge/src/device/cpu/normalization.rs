@@ -1,0 +1,1 @@
+//! Normalization of batches, layers, neighbours and rows.

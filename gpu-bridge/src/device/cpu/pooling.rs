@@ -1,0 +1,1 @@
+//! Windows to one element: maxima and means of images.

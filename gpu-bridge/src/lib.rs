@@ -1,0 +1,42 @@
+//! Tensors for Weft: operations, gradients, and the devices that run them. Knows nothing of wasm or HTTP.
+//!
+//! # Layout
+//! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
+//! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
+//! - [`tape`]: autograd
+//! - [`device`]: the trait, and the devices: [`device::cpu`]
+//! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
+//!
+//! ```
+//! use std::sync::Arc;
+//! use weft_gpu::{Context, Crew, Limits, device::cpu::Cpu};
+//!
+//! let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(2)), Limits::default());
+//! let x = context.tensor(&[2, 3], &[1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0])?;
+//! let weight = context.tensor(&[3, 1], &[0.5_f32, 0.0, -0.5])?.parameter(None)?;
+//! let loss = x.matmul(&weight)?.sum()?;
+//! loss.backward()?;
+//! assert_eq!(loss.item()?, -2.0);
+//! assert_eq!(weight.gradient().unwrap().to_vec::<f32>()?, [5.0, 7.0, 9.0]);
+//! # Ok::<(), weft_gpu::Error>(())
+//! ```
+
+mod context;
+pub mod crew;
+pub mod device;
+mod dtype;
+mod error;
+pub mod heap;
+pub mod op;
+pub mod run;
+mod shape;
+pub mod tape;
+mod tensor;
+
+pub use context::{Context, Limits, NoGrad, Tensors};
+pub use crew::Crew;
+pub use dtype::{DType, Element};
+pub use error::{Error, Result};
+pub use run::Cancel;
+pub use shape::{Axes, Layout, MAX_ELEMENTS, MAX_RANK, Shape};
+pub use tensor::Tensor;

@@ -1,0 +1,1 @@
+//! Losses, each computed together with its gradient.

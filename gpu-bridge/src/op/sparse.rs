@@ -1,0 +1,1 @@
+//! Sparse rows (CSR), and the two steps of k-means.

@@ -1,0 +1,222 @@
+//! A tensor: part of a buffer, seen under a layout, perhaps with a history.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::context::Context;
+use crate::device::View;
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::heap::Block;
+use crate::op::{Meta, Op};
+use crate::shape::{Layout, Shape};
+use crate::tape::{History, Leaf};
+
+// The operations as methods, by family.
+mod arena;
+mod convolution;
+mod elementwise;
+mod layout;
+mod loss;
+mod matrix;
+mod normalization;
+mod pooling;
+mod random;
+mod reduction;
+mod sparse;
+
+/// A tensor of a [`Context`]. Clones are the same tensor; views share its memory.
+#[derive(Clone)]
+pub struct Tensor {
+    context: Context,
+    storage: Arc<Storage>,
+    layout: Layout,
+    dtype: DType,
+    history: Option<History>,
+}
+
+/// Memory, and how often it was written in place.
+pub(crate) struct Storage {
+    block: Block,
+    version: AtomicU64,
+}
+
+impl Storage {
+    pub(crate) fn new(block: Block) -> Self {
+        Self { block, version: AtomicU64::new(0) }
+    }
+
+    /// Says that the memory is written.
+    pub(crate) fn touch(&self) {
+        self.version.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Tensor {
+    pub(crate) fn new(context: Context, storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
+        Self { context, storage, layout, dtype, history: None }
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.layout.shape
+    }
+
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub fn meta(&self) -> Meta {
+        Meta::new(self.layout.shape, self.dtype)
+    }
+
+    /// How often the memory was written in place.
+    pub fn version(&self) -> u64 {
+        self.storage.version.load(Ordering::Relaxed)
+    }
+
+    /// The same values, cut off from the tape.
+    pub fn detach(&self) -> Self {
+        Self { history: None, ..self.clone() }
+    }
+
+    /// The same memory as the start of a history: gradients flow here. With `gradient` they are written there, else a
+    /// tensor is made for them.
+    pub fn parameter(&self, gradient: Option<&Self>) -> Result<Self> {
+        if self.dtype != DType::F32 {
+            return Err(Error::dtype("parameter", 0, self.dtype, "f32"));
+        }
+        if let Some(gradient) = gradient {
+            if gradient.meta() != self.meta() {
+                return Err(Error::mismatch("parameter", "its gradient differs", &self.shape(), &gradient.shape()));
+            }
+            if !gradient.layout.is_contiguous() || gradient.shares_storage(self) || !gradient.context.is(&self.context)
+            {
+                return Err(Error::argument(
+                    "parameter",
+                    "its gradient must be contiguous memory of its own, of the same context",
+                ));
+            }
+        }
+        let leaf = Leaf::new(gradient.map(Self::detach));
+        Ok(Self { history: Some(History::Leaf(Arc::new(leaf))), ..self.clone() })
+    }
+
+    /// The gradient of a parameter, once there is one.
+    pub fn gradient(&self) -> Option<Self> {
+        self.history.as_ref()?.leaf()?.gradient()
+    }
+
+    /// Forgets the gradient of a parameter: the next backward starts anew.
+    pub fn clear_gradient(&self) {
+        if let Some(leaf) = self.history.as_ref().and_then(History::leaf) {
+            leaf.clear();
+        }
+    }
+
+    /// Computes the gradients of all parameters that this loss descends from.
+    pub fn backward(&self) -> Result<()> {
+        crate::tape::backward(self, None)
+    }
+
+    /// Like [`Self::backward`] for a tensor that is not a loss: `gradient`, of its shape, is what flows back from here.
+    pub fn backward_from(&self, gradient: &Self) -> Result<()> {
+        if gradient.meta() != self.meta() {
+            return Err(Error::mismatch("backward", "the gradient differs in shape", &self.shape(), &gradient.shape()));
+        }
+        crate::tape::backward(self, Some(gradient.detach()))
+    }
+
+    /// Copies bytes in, from an element on. The tensor must be contiguous.
+    pub fn write(&self, element: usize, bytes: &[u8]) -> Result<()> {
+        let offset = self.byte_range("write", element, bytes.len())?;
+        self.storage.touch();
+        self.context.device().write(self.storage.block.memory(), offset, bytes)
+    }
+
+    /// Copies bytes out, from an element on.
+    pub fn read(&self, element: usize, bytes: &mut [u8]) -> Result<()> {
+        if !self.layout.is_contiguous() {
+            let copy = self.context.execute(&Op::Copy(crate::op::Copy), &[self])?;
+            return copy[0].read(element, bytes);
+        }
+        let offset = self.byte_range("read", element, bytes.len())?;
+        self.context.device().read(self.storage.block.memory(), offset, bytes)
+    }
+
+    /// All elements, row after row.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        if T::DTYPE != self.dtype {
+            return Err(Error::dtype("read", 0, self.dtype, T::DTYPE.name()));
+        }
+        let mut elements = vec![T::zeroed(); self.shape().elements()];
+        self.read(0, bytemuck::cast_slice_mut(&mut elements))?;
+        Ok(elements)
+    }
+
+    /// The value of a tensor of one f32.
+    pub fn item(&self) -> Result<f32> {
+        match self.to_vec::<f32>()?.as_slice() {
+            [value] => Ok(*value),
+            _ => Err(Error::shape("item", format!("{:?} is not one element", self.shape()))),
+        }
+    }
+
+    fn byte_range(&self, op: &'static str, element: usize, bytes: usize) -> Result<usize> {
+        let size = self.dtype.size();
+        let elements = self.shape().elements();
+        if !self.layout.is_contiguous() {
+            return Err(Error::argument(op, "the tensor is a view whose elements lie apart; copy it first"));
+        }
+        if element > elements || bytes % size != 0 || bytes / size > elements - element {
+            return Err(Error::shape(
+                op,
+                format!("{bytes} bytes from element {element} do not fit {:?} of {}", self.shape(), self.dtype),
+            ));
+        }
+        Ok((self.layout.offset + element) * size)
+    }
+
+    pub(crate) fn view(&self) -> View<'_> {
+        View { memory: self.storage.block.memory(), layout: &self.layout, dtype: self.dtype }
+    }
+
+    pub(crate) fn with_layout(&self, layout: Layout) -> Self {
+        Self { layout, history: None, ..self.clone() }
+    }
+
+    pub(crate) fn storage(&self) -> &Storage {
+        &self.storage
+    }
+
+    pub(crate) fn shares_storage(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.storage, &other.storage)
+    }
+
+    /// Whether nobody else can see its memory.
+    pub(crate) fn owns_storage(&self) -> bool {
+        Arc::strong_count(&self.storage) == 1
+    }
+
+    pub(crate) fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
+    pub(crate) fn set_history(&mut self, history: History) {
+        self.history = Some(history);
+    }
+}
+
+impl fmt::Debug for Tensor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "Tensor({} {:?})", self.dtype, self.shape())
+    }
+}

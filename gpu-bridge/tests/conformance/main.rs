@@ -1,0 +1,71 @@
+//! Every operation on every device, against a naive reference in f64.
+//!
+//! A family of operations is one file: `cases` (what goes in, the reference, how close the result must be), and
+//! `refusals` (what must be an error). Each case is run contiguous and through views whose elements lie apart, on several
+//! thread counts, which must agree in every bit; gradients are compared with finite differences of the reference.
+//! A device is added by one line at the end of this file.
+
+use std::sync::Arc;
+
+use weft_gpu::device::Device;
+use weft_gpu::device::cpu::Cpu;
+
+mod arena;
+mod array;
+mod case;
+mod check;
+mod convolution;
+mod elementwise;
+mod layout;
+mod loss;
+mod matrix;
+mod normalization;
+mod pooling;
+mod random;
+mod reduction;
+mod sparse;
+
+/// Runs every family on a device: `suite!(name, device)`.
+macro_rules! suite {
+    (@families $device:expr; $($family:ident)+) => {
+        $(mod $family {
+            use super::*;
+
+            #[test]
+            fn values() {
+                check::values(&$device, crate::$family::cases());
+            }
+
+            #[test]
+            fn gradients() {
+                check::gradients(&$device, crate::$family::cases());
+            }
+
+            #[test]
+            fn refusals() {
+                check::refusals(&$device, crate::$family::refusals());
+            }
+        })+
+    };
+    ($name:ident, $device:expr) => {
+        mod $name {
+            use super::*;
+
+            suite! { @families $device;
+                elementwise
+                reduction
+                layout
+                random
+                matrix
+                convolution
+                pooling
+                normalization
+                loss
+                sparse
+                arena
+            }
+        }
+    };
+}
+
+suite!(cpu, Arc::new(Cpu::new()) as Arc<dyn Device>);
