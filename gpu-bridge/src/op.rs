@@ -24,6 +24,7 @@ mod reduction;
 mod sparse;
 
 pub use arena::{Accumulate, Assign};
+pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Copy, Expand, Permute, Reshape};
 pub use matrix::{Linear, MatMul};
@@ -75,6 +76,9 @@ operations! {
     MatMul,
     Linear,
     // convolution
+    Conv2d,
+    Conv2dGradientInput,
+    Conv2dGradientWeight,
     // pooling
     // normalization
     // loss
