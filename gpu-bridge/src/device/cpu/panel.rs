@@ -138,3 +138,73 @@ unsafe fn dots_avx2(
     }
     result
 }
+
+/// Where each step of the depth is found, relative to the first.
+#[derive(Clone, Copy)]
+pub(super) struct Offsets<'a> {
+    steps: &'a [u32],
+    reach: usize,
+}
+
+impl<'a> Offsets<'a> {
+    pub(super) fn new(steps: &'a [u32]) -> Self {
+        Self { steps, reach: steps.iter().copied().max().unwrap_or(0) as usize }
+    }
+
+    pub(super) fn get(&self, step: usize) -> usize {
+        self.steps[step] as usize
+    }
+}
+
+/// Like [`multiply`] with columns that lie side by side already, each step of the depth at an offset of its own.
+#[inline]
+pub(super) fn multiply_at(rows: &[f32], source: &[f32], offsets: Offsets<'_>, block: &mut Block) {
+    let depth = offsets.steps.len();
+    let rows = &rows[..depth * ROWS];
+    assert!(offsets.reach + LANES <= source.len(), "every step lies inside the source");
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+        // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
+        return unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), offsets.steps, block) };
+    }
+    vectorized(|| {
+        *block = [[0.0; LANES]; ROWS];
+        for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
+            let column = &source[offset as usize..][..LANES];
+            for (sums, &factor) in block.iter_mut().zip(row) {
+                sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+            }
+        }
+    });
+}
+
+/// # Safety
+/// The panel has as many steps as there are offsets, and at each there are [`LANES`] elements.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn multiply_at_avx2(mut rows: *const f32, source: *const f32, offsets: &[u32], block: &mut Block) {
+    use std::arch::x86_64::{
+        _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+    };
+    let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
+    for &offset in offsets {
+        // SAFETY: by the contract.
+        unsafe {
+            let columns = source.add(offset as usize);
+            let (low, high) = (_mm256_loadu_ps(columns), _mm256_loadu_ps(columns.add(8)));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                let factor = _mm256_broadcast_ss(&*rows.add(row));
+                sum[0] = _mm256_fmadd_ps(factor, low, sum[0]);
+                sum[1] = _mm256_fmadd_ps(factor, high, sum[1]);
+            }
+            rows = rows.add(ROWS);
+        }
+    }
+    for (row, sum) in block.iter_mut().zip(sums) {
+        // SAFETY: a row is two vectors long.
+        unsafe {
+            _mm256_storeu_ps(row.as_mut_ptr(), sum[0]);
+            _mm256_storeu_ps(row.as_mut_ptr().add(8), sum[1]);
+        }
+    }
+}
