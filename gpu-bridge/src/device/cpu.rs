@@ -16,6 +16,7 @@ mod convolution;
 mod elementwise;
 mod layout;
 mod loss;
+mod math;
 mod matrix;
 mod memory;
 mod normalization;
