@@ -24,11 +24,13 @@ mod reduction;
 mod sparse;
 
 pub use arena::{Accumulate, Assign};
-pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
+pub use elementwise::{
+    Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
+};
 pub use layout::{Copy, Expand, Permute, Reshape};
 pub use matrix::MatMul;
 pub use random::Fill;
-pub use reduction::{Reduce, Reducer};
+pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -62,8 +64,13 @@ operations! {
     UnaryGradient,
     UnaryGradientFromOutput,
     Binary,
+    BinaryGradient,
+    Compare,
+    Select,
+    Cast,
     // reduction
     Reduce,
+    ArgReduce,
     // layout
     Reshape,
     Permute,
