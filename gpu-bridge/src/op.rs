@@ -25,11 +25,13 @@ mod sparse;
 
 pub use arena::{Accumulate, Assign};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
-pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
+pub use elementwise::{
+    Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
+};
 pub use layout::{Copy, Expand, Permute, Reshape};
 pub use matrix::{Linear, MatMul};
 pub use random::Fill;
-pub use reduction::{Reduce, Reducer};
+pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -63,8 +65,13 @@ operations! {
     UnaryGradient,
     UnaryGradientFromOutput,
     Binary,
+    BinaryGradient,
+    Compare,
+    Select,
+    Cast,
     // reduction
     Reduce,
+    ArgReduce,
     // layout
     Reshape,
     Permute,
