@@ -28,10 +28,12 @@ pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 pub use elementwise::{
     Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
 };
-pub use layout::{Copy, Expand, Permute, Reshape};
 pub use matrix::{Linear, MatMul};
-pub use random::Fill;
 pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
+pub use layout::{
+    Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
+    ScatterAddRows, Slice, TopK, TopKGradient,
+pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -76,9 +78,23 @@ operations! {
     Reshape,
     Permute,
     Expand,
+    Slice,
     Copy,
+    Pad,
+    Concat,
+    GatherRows,
+    ScatterAddRows,
+    OneHot,
+    TopK,
+    TopKGradient,
+    Resize,
+    ResizeGradient,
     // random
     Fill,
+    Iota,
+    Uniform,
+    Normal,
+    Dropout,
     // matrix
     MatMul,
     Linear,
