@@ -23,12 +23,16 @@ mod random;
 mod reduction;
 mod sparse;
 
-pub use arena::{Accumulate, Assign};
+pub use arena::{
+    Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
+    WeightedAverage,
+};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Copy, Expand, Permute, Reshape};
 pub use matrix::MatMul;
 pub use random::Fill;
 pub use reduction::{Reduce, Reducer};
+pub use sparse::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -78,9 +82,20 @@ operations! {
     // normalization
     // loss
     // sparse
+    CsrMatMul,
+    CsrTransposedMatMul,
+    CsrValuesGradient,
+    KMeansAssign,
+    KMeansAccumulate,
     // arena
     Assign,
     Accumulate,
+    Blend,
+    Optimize,
+    ClipNorm,
+    AdmmGradient,
+    AdmmDual,
+    WeightedAverage,
 }
 
 /// What every device and autograd must know of an operation.
