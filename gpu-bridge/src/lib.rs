@@ -4,6 +4,7 @@
 //! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
 //! - [`tape`]: autograd
+//! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
 //! - [`device`]: the trait, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
 //!
@@ -21,6 +22,7 @@
 //! # Ok::<(), weft_gpu::Error>(())
 //! ```
 
+pub mod arena;
 mod context;
 pub mod crew;
 pub mod device;
@@ -33,6 +35,7 @@ mod shape;
 pub mod tape;
 mod tensor;
 
+pub use arena::{Arena, ArenaBuilder, OptimizerState};
 pub use context::{Context, Limits, NoGrad, Tensors};
 pub use crew::Crew;
 pub use dtype::{DType, Element};

@@ -23,17 +23,22 @@ mod random;
 mod reduction;
 mod sparse;
 
-pub use arena::{Accumulate, Assign};
+pub use arena::{
+    Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
+    WeightedAverage,
+};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 pub use elementwise::{
     Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
 };
-pub use matrix::{Linear, MatMul};
-pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
 pub use layout::{
     Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
     ScatterAddRows, Slice, TopK, TopKGradient,
+};
+pub use matrix::{Linear, MatMul};
 pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
+pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
+pub use sparse::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -106,9 +111,20 @@ operations! {
     // normalization
     // loss
     // sparse
+    CsrMatMul,
+    CsrTransposedMatMul,
+    CsrValuesGradient,
+    KMeansAssign,
+    KMeansAccumulate,
     // arena
     Assign,
     Accumulate,
+    Blend,
+    Optimize,
+    ClipNorm,
+    AdmmGradient,
+    AdmmDual,
+    WeightedAverage,
 }
 
 /// What every device and autograd must know of an operation.
