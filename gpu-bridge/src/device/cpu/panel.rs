@@ -104,36 +104,40 @@ unsafe fn dots_avx2(
     a: [*const f32; DOT_ROWS],
     b: [*const f32; DOT_COLUMNS],
 ) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
-    use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps};
+    use std::arch::x86_64::{
+        _mm_add_ps, _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
+        _mm256_loadu_ps, _mm256_setzero_ps,
+    };
     let mut sums = [[_mm256_setzero_ps(); DOT_COLUMNS]; DOT_ROWS];
     let whole = depth / 8 * 8;
     let mut at = 0;
     while at < whole {
+        // Twelve sums, three rows and one column at a time: all sixteen registers.
         // SAFETY: `at + 8` is at most `depth`.
         unsafe {
-            let columns = b.map(|row| _mm256_loadu_ps(row.add(at)));
-            for (row, sums) in a.iter().zip(&mut sums) {
-                let factor = _mm256_loadu_ps(row.add(at));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = _mm256_fmadd_ps(factor, column, *sum);
+            let rows = [_mm256_loadu_ps(a[0].add(at)), _mm256_loadu_ps(a[1].add(at)), _mm256_loadu_ps(a[2].add(at))];
+            for (column, b) in b.iter().enumerate() {
+                let factor = _mm256_loadu_ps(b.add(at));
+                for (row, values) in rows.iter().enumerate() {
+                    sums[row][column] = _mm256_fmadd_ps(*values, factor, sums[row][column]);
                 }
             }
         }
         at += 8;
     }
     let mut result = [[0.0; DOT_COLUMNS]; DOT_ROWS];
-    for (row, sums) in sums.iter().enumerate() {
-        for (column, sum) in sums.iter().enumerate() {
-            let mut lanes = [0.0_f32; 8];
-            // SAFETY: eight floats have room in eight floats.
-            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), *sum) };
-            let mut total =
-                ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-            for at in whole..depth {
+    for (result, sums) in result.iter_mut().zip(&sums) {
+        let pairs = _mm256_hadd_ps(_mm256_hadd_ps(sums[0], sums[1]), _mm256_hadd_ps(sums[2], sums[3]));
+        let total = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
+        // SAFETY: four floats have room in four floats.
+        unsafe { _mm_storeu_ps(result.as_mut_ptr(), total) };
+    }
+    for at in whole..depth {
+        for (result, a) in result.iter_mut().zip(a) {
+            for (result, b) in result.iter_mut().zip(b) {
                 // SAFETY: `at` is below `depth`.
-                total += unsafe { *a[row].add(at) * *b[column].add(at) };
+                *result += unsafe { *a.add(at) * *b.add(at) };
             }
-            result[row][column] = total;
         }
     }
     result
