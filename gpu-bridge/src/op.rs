@@ -26,7 +26,16 @@ mod sparse;
 pub use arena::{Accumulate, Assign};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Copy, Expand, Permute, Reshape};
+pub use loss::{Loss, LossKind, Reduction};
 pub use matrix::MatMul;
+pub use normalization::{
+    BatchNorm, BatchNormGradient, BatchNormInference, LayerNorm, LayerNormGradient, LocalResponseNorm,
+    LocalResponseNormGradient, LogSoftmax, LogSoftmaxGradient, MaskedSoftmax, Softmax, SoftmaxGradient, Statistics,
+};
+pub use pooling::{
+    AdaptiveAveragePool2d, AdaptiveAveragePool2dGradient, AdaptiveMaxPool2d, AdaptiveMaxPool2dGradient, AveragePool2d,
+    AveragePool2dGradient, MaxPool2d, MaxPool2dGradient, Window,
+};
 pub use random::Fill;
 pub use reduction::{Reduce, Reducer};
 
@@ -75,8 +84,29 @@ operations! {
     MatMul,
     // convolution
     // pooling
+    MaxPool2d,
+    MaxPool2dGradient,
+    AveragePool2d,
+    AveragePool2dGradient,
+    AdaptiveAveragePool2d,
+    AdaptiveAveragePool2dGradient,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool2dGradient,
     // normalization
+    BatchNorm,
+    BatchNormGradient,
+    BatchNormInference,
+    LayerNorm,
+    LayerNormGradient,
+    LocalResponseNorm,
+    LocalResponseNormGradient,
+    Softmax,
+    LogSoftmax,
+    MaskedSoftmax,
+    SoftmaxGradient,
+    LogSoftmaxGradient,
     // loss
+    Loss,
     // sparse
     // arena
     Assign,
