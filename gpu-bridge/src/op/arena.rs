@@ -125,7 +125,7 @@ impl Spec for ClipNorm {
                 format!("input 1, the sum of squares, is {:?}, not one element", sum.shape),
             ));
         }
-        if !(self.limit >= 0.0) {
+        if self.limit.is_nan() || self.limit < 0.0 {
             return Err(Error::argument(inputs.op, format!("limit {} must not be negative", self.limit)));
         }
         Ok(smallvec![])

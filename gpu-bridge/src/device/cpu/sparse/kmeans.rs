@@ -24,7 +24,7 @@ const WORK: usize = 1 << 16;
 /// The most tiles that the sum over all points is cut into.
 const BLOCKS: usize = 8;
 
-/// The nearest so far, for each lane of the groups.
+/// The nearest so far, for each lane of the groups. Only what is finite counts, which makes the comparison simple.
 #[derive(Clone, Copy)]
 struct Nearest {
     distances: [f32; LANES],
@@ -32,30 +32,41 @@ struct Nearest {
 }
 
 impl Nearest {
-    const NONE: Self = Self { distances: [f32::NAN; LANES], groups: [0; LANES] };
+    const NONE: Self = Self { distances: [f32::INFINITY; LANES], groups: [0; LANES] };
 
     #[inline(always)]
     fn compare(&mut self, group: u32, distances: &[f32; LANES]) {
         for ((best, best_group), &distance) in self.distances.iter_mut().zip(&mut self.groups).zip(distances) {
-            let nearer = !(*best <= distance) & (distance == distance);
+            let nearer = distance < *best;
             *best = if nearer { distance } else { *best };
             *best_group = if nearer { group } else { *best_group };
         }
     }
 
-    /// The nearest of all lanes, and of equally near ones the first.
+    /// The nearest of all lanes, and of equally near ones the first. None if nothing is at a finite distance.
     #[inline(always)]
-    fn best(&self) -> (u32, f32) {
-        let mut best = (0, f32::NAN);
+    fn best(&self) -> Option<(u32, f32)> {
+        let mut best = (u32::MAX, f32::INFINITY);
         for (lane, (&distance, &group)) in self.distances.iter().zip(&self.groups).enumerate() {
             let index = group * LANES as u32 + lane as u32;
-            let nearer = distance < best.1 || (distance == best.1 && index < best.0);
-            if nearer || (best.1.is_nan() && !distance.is_nan()) {
+            if distance < best.1 || (distance == best.1 && index < best.0) {
                 best = (index, distance);
             }
         }
-        best
+        (best.1 < f32::INFINITY).then_some(best)
     }
+}
+
+/// The nearest to a point that nothing is at a finite distance of: the first that is not at NaN, or else the first.
+fn nearest_of_none(point: &[f32], packed: &[f32], groups: usize) -> (u32, f32) {
+    let size = LANES * point.len();
+    for group in 0..groups {
+        let [distances, ..] = squared_distances([point; ROWS], &packed[group * size..][..size]);
+        if let Some(lane) = distances.iter().position(|distance| !distance.is_nan()) {
+            return ((group * LANES + lane) as u32, distances[lane]);
+        }
+    }
+    (0, f32::NAN)
 }
 
 pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
@@ -76,7 +87,10 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
         for (block, (indices, distances)) in indices.chunks_mut(POINTS).zip(distances.chunks_mut(POINTS)).enumerate() {
             let start = range.start + block * POINTS;
             let points = &points[start * dimensions..][..indices.len() * dimensions];
-            vectorized(|| assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances));
+            vectorized(
+                #[inline(always)]
+                || assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances),
+            );
         }
     })
 }
@@ -116,8 +130,8 @@ fn assign_block(
             nearest.iter_mut().zip(&distances).for_each(|(nearest, lanes)| nearest.compare(group as u32, lanes));
         }
     }
-    for ((nearest, index), distance) in nearest.iter().zip(indices).zip(distances) {
-        (*index, *distance) = nearest.best();
+    for (at, ((nearest, index), distance)) in nearest.iter().zip(indices).zip(distances).enumerate() {
+        (*index, *distance) = nearest.best().unwrap_or_else(|| nearest_of_none(point(at), packed, groups));
     }
 }
 
@@ -164,14 +178,17 @@ pub(in crate::device::cpu) fn accumulate(
     run.try_each(blocks, |block| {
         // SAFETY: each block has sums of its own.
         let sums = unsafe { parts.part(block * size..(block + 1) * size) };
-        vectorized(|| {
-            sums.fill(0.0);
-            for index in count.min(block * grain)..count.min((block + 1) * grain) {
-                let cluster = cluster(assignment, index, op)?;
-                add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
-            }
-            Ok(())
-        })
+        vectorized(
+            #[inline(always)]
+            || {
+                sums.fill(0.0);
+                for index in count.min(block * grain)..count.min((block + 1) * grain) {
+                    let cluster = cluster(assignment, index, op)?;
+                    add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
+                }
+                Ok(())
+            },
+        )
     })?;
     combine(partial, row, size, outputs, run)
 }
