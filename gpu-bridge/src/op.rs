@@ -26,7 +26,7 @@ mod sparse;
 pub use arena::{Accumulate, Assign};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Copy, Expand, Permute, Reshape};
-pub use matrix::MatMul;
+pub use matrix::{Linear, MatMul};
 pub use random::Fill;
 pub use reduction::{Reduce, Reducer};
 
@@ -73,6 +73,7 @@ operations! {
     Fill,
     // matrix
     MatMul,
+    Linear,
     // convolution
     // pooling
     // normalization

@@ -166,6 +166,16 @@ impl<'a, T> Parts<'a, T> {
         self.len == 0
     }
 
+    /// Where an element lies, for writing to rows that interleave with those of other threads.
+    ///
+    /// # Safety
+    /// What is written through it overlaps with no part and no other pointer's writes.
+    pub unsafe fn pointer(&self, index: usize) -> *mut T {
+        assert!(index < self.len, "an element lies inside its slice");
+        // SAFETY: within bounds.
+        unsafe { self.start.add(index) }
+    }
+
     /// One part.
     ///
     /// # Safety

@@ -14,8 +14,10 @@ use crate::run::Run;
 mod arena;
 mod convolution;
 mod elementwise;
+mod gemm;
 mod layout;
 mod loss;
+mod math;
 mod matrix;
 mod memory;
 mod normalization;
@@ -77,6 +79,7 @@ impl Device for Cpu {
             Op::Fill(fill) => random::fill(fill, outputs, run),
             // matrix
             Op::MatMul(matmul) => matrix::matmul(matmul, inputs, outputs, run),
+            Op::Linear(linear) => matrix::linear(linear, inputs, outputs, run),
             // convolution
             // pooling
             // normalization

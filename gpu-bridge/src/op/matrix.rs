@@ -2,9 +2,11 @@
 
 use smallvec::smallvec;
 
-use super::{Inputs, Meta, Outputs, Saves, Spec};
+use super::{
+    Inputs, Meta, Outputs, Reduce, Reducer, Reshape, Saves, Spec, Unary, UnaryGradient, UnaryGradientFromOutput,
+};
 use crate::error::{Error, Result};
-use crate::shape::{MAX_RANK, Shape};
+use crate::shape::{Axes, MAX_RANK, Shape};
 use crate::tape::Backward;
 
 /// `a [..., m, k], b [..., k, n]`: their product times `scale`; batch axes broadcast. Transposes are views.
@@ -63,6 +65,101 @@ impl Spec for MatMul {
         if backward.wants(1) {
             let a = backward.input(0)?.transposed()?;
             backward.emit_reduced(1, *self, &[&a, &dy])?;
+        }
+        Ok(())
+    }
+}
+
+/// `x [..., in], weight [out, in], bias [out] (optional)`: `x weight^T + bias`, then the activation. Gives the value
+/// before the activation as a second output where the gradient of the activation needs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Linear {
+    pub activation: Option<Unary>,
+}
+
+impl Spec for Linear {
+    fn name(&self) -> &'static str {
+        "linear"
+    }
+
+    fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
+        let (&[x, weight] | &[x, weight, _]) = inputs.metas else {
+            return Err(inputs.wrong_count("2 or 3"));
+        };
+        inputs.all_f32()?;
+        inputs.ranked(1, 2)?;
+        let rank = x.shape.rank();
+        if rank == 0 || x.shape[rank - 1] != weight.shape[1] {
+            return Err(Error::mismatch(
+                inputs.op,
+                "the last axis is not what the weight takes",
+                &x.shape,
+                &weight.shape,
+            ));
+        }
+        inputs.shaped(2, &weight.shape[..1])?;
+        if let Some(activation) = self.activation {
+            activation.infer(Inputs { op: inputs.op, metas: &[x] })?;
+        }
+        let y = Meta::f32(x.shape.with(rank - 1, weight.shape[0])?);
+        match self.activation {
+            Some(activation) if !activation.from_output() => Ok(smallvec![y, y]),
+            _ => Ok(smallvec![y]),
+        }
+    }
+
+    fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
+        let depth = inputs.get(1).map_or(0, |weight| weight.shape.from_end(0));
+        let out = outputs.first().map_or(0, |y| y.shape.elements());
+        2 * (out * depth) as u64 + self.activation.map_or(0, |activation| activation.flops(&[], &outputs[..1]))
+    }
+
+    fn differentiable(&self) -> bool {
+        true
+    }
+
+    fn saves(&self, wanted: u32) -> Saves {
+        let inputs = ((wanted & 1) << 1) | ((wanted >> 1) & 1);
+        let outputs = match self.activation {
+            None => 0,
+            Some(activation) if activation.from_output() => 0b01,
+            Some(_) => 0b10,
+        };
+        Saves { inputs, outputs }
+    }
+
+    fn gradient(&self, backward: &mut Backward<'_>) -> Result<()> {
+        let dy = backward.gradient(0)?;
+        let dz = match self.activation {
+            None => dy,
+            Some(activation) if activation.from_output() => {
+                let y = backward.output(0)?;
+                backward.run(UnaryGradientFromOutput(activation), &[&y, &dy])?
+            }
+            Some(activation) => {
+                let z = backward.output(1)?;
+                backward.run(UnaryGradient(activation), &[&z, &dy])?
+            }
+        };
+        let (shape, weight) = (backward.input_shape(0), backward.input_shape(1));
+        let rows = dz.shape().elements() / weight[0].max(1);
+        let flat = backward.run(Reshape(Shape::new(&[rows, weight[0]])?), &[&dz])?;
+        if backward.wants(0) {
+            let weight = backward.input(1)?;
+            if shape.rank() == 2 {
+                backward.emit(0, MatMul { scale: 1.0 }, &[&flat, &weight])?;
+            } else {
+                let dx = backward.run(MatMul { scale: 1.0 }, &[&flat, &weight])?;
+                backward.emit(0, Reshape(shape), &[&dx])?;
+            }
+        }
+        if backward.wants(1) {
+            let x = backward.input(0)?;
+            let x = backward.run(Reshape(Shape::new(&[rows, weight[1]])?), &[&x])?;
+            backward.emit(1, MatMul { scale: 1.0 }, &[&flat.transposed()?, &x])?;
+        }
+        if backward.inputs() > 2 && backward.wants(2) {
+            backward.emit(2, Reduce { reducer: Reducer::Sum, axes: Axes::new(&[0])?, keep: false }, &[&flat])?;
         }
         Ok(())
     }

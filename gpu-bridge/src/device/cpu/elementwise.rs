@@ -54,3 +54,11 @@ pub(super) fn binary(binary: Binary, inputs: &[Input<'_>], outputs: &mut [Output
         _ => Err(Error::Internal { op: binary.name(), reason: "to come".into() }),
     }
 }
+
+/// Applies an activation where the values lie.
+pub(super) fn activate(unary: Unary, values: &mut [f32]) {
+    match unary {
+        Unary::Relu => vectorized(|| values.iter_mut().for_each(|x| *x = if *x > 0.0 { *x } else { 0.0 })),
+        _ => {}
+    }
+}
