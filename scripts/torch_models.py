@@ -4,7 +4,7 @@
 
 Initial weights and data follow a formula that Rust reproduces bit for bit (`gpu-bridge/src/models/initial.rs`):
 
-    hash(stream, element): 32-bit `x = element * 0x9E3779B1 + (stream + 1) * 0x85EBCA77`, then mixed:
+    hash(stream, element), for seed 0: 32-bit `x = element * 0x9E3779B1 + (stream + 1) * 0x85EBCA77`, then mixed:
         x ^= x >> 16; x *= 0x7FEB352D; x ^= x >> 15; x *= 0x846CA68B; x ^= x >> 16
     uniform(stream, element) = hash / 2^31 - 1, in [-1, 1), as a float64
 
@@ -55,12 +55,20 @@ def lenet():
     )
 
 
-def resnet18():
+def small_resnet(make):
     """For small images: a 3x3 stem, and no pooling after it."""
-    net = torchvision.models.resnet18(num_classes=10)
+    net = make(num_classes=10)
     net.conv1 = nn.Conv2d(3, 64, kernel_size=3, stride=1, padding=1, bias=False)
     net.maxpool = nn.Identity()
     return net
+
+
+def resnet18():
+    return small_resnet(torchvision.models.resnet18)
+
+
+def resnet34():
+    return small_resnet(torchvision.models.resnet34)
 
 
 def mobilenetv3s():
@@ -99,6 +107,7 @@ MODELS = {
     "mlp": mlp,
     "lenet": lenet,
     "resnet18": resnet18,
+    "resnet34": resnet34,
     "mobilenetv3s": mobilenetv3s,
     "squeezenet": squeezenet,
     "vgg11": vgg11,

@@ -4,6 +4,7 @@
 //! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
 //! - [`tape`]: autograd
+//! - [`models`]: networks that people train, ready made
 //! - [`device`]: the trait, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
 //!
@@ -27,6 +28,7 @@ pub mod device;
 mod dtype;
 mod error;
 pub mod heap;
+pub mod models;
 pub mod op;
 pub mod run;
 mod shape;
