@@ -25,9 +25,9 @@ mod sparse;
 
 pub use arena::{Accumulate, Assign};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
-pub use layout::{Copy, Expand, Permute, Reshape};
+pub use layout::{Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient, ScatterAddRows, Slice, TopK, TopKGradient};
 pub use matrix::{Linear, MatMul};
-pub use random::Fill;
+pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 pub use reduction::{Reduce, Reducer};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
@@ -68,9 +68,23 @@ operations! {
     Reshape,
     Permute,
     Expand,
+    Slice,
     Copy,
+    Pad,
+    Concat,
+    GatherRows,
+    ScatterAddRows,
+    OneHot,
+    TopK,
+    TopKGradient,
+    Resize,
+    ResizeGradient,
     // random
     Fill,
+    Iota,
+    Uniform,
+    Normal,
+    Dropout,
     // matrix
     MatMul,
     Linear,

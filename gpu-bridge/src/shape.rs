@@ -200,7 +200,10 @@ impl Layout {
             if sizes.elements() > 0 {
                 sliced.offset += starts[axis] * self.strides[axis];
             }
-            sliced.strides[axis] = self.strides[axis] * steps[axis];
+            // A step that is never taken may be anything.
+            if sizes[axis] > 1 {
+                sliced.strides[axis] = self.strides[axis] * steps[axis];
+            }
         }
         sliced
     }
@@ -222,38 +225,33 @@ impl Layout {
         if self.is_contiguous() {
             return Some(Self::contiguous_at(*shape, self.offset));
         }
-        // Splitting and joining axes works as long as each joined run is itself contiguous.
+        // Splitting and joining axes works as long as each joined run is itself contiguous. Axes of size 1 lie anywhere.
         let mut reshaped = Self { shape: *shape, strides: [0; MAX_RANK], offset: self.offset };
-        let old: Vec<(usize, usize)> =
-            self.shape.iter().copied().zip(self.strides().iter().copied()).filter(|&(size, _)| size != 1).collect();
-        let mut new = (0..shape.rank()).filter(|&axis| shape[axis] != 1).peekable();
-        let mut from = 0;
-        while from < old.len() {
-            let mut to = from + 1;
-            let mut have = old[from].0;
-            let mut axes = vec![new.next()?];
-            let mut want = shape[axes[0]];
+        let mut old = (0..self.shape.rank()).filter(|&axis| self.shape[axis] != 1);
+        let mut new = (0..shape.rank()).filter(|&axis| shape[axis] != 1);
+        while let Some(mut last) = old.next() {
+            let mut have = self.shape[last];
+            let first_new = new.next()?;
+            let (mut last_new, mut want) = (first_new, shape[first_new]);
             while have != want {
                 if have < want {
-                    let &(size, stride) = old.get(to)?;
-                    if old[to - 1].1 != size * stride {
+                    let axis = old.next()?;
+                    if self.strides[last] != self.shape[axis] * self.strides[axis] {
                         return None;
                     }
-                    have *= size;
-                    to += 1;
+                    have *= self.shape[axis];
+                    last = axis;
                 } else {
-                    let axis = new.next()?;
-                    want *= shape[axis];
-                    axes.push(axis);
+                    last_new = new.next()?;
+                    want *= shape[last_new];
                 }
             }
-            let mut stride = old[to - 1].1;
-            for &axis in axes.iter().rev() {
+            let mut stride = self.strides[last];
+            for axis in (first_new..=last_new).rev() {
                 reshaped.strides[axis] = stride;
                 stride *= shape[axis];
             }
-            from = to;
         }
-        new.peek().is_none().then_some(reshaped)
+        new.next().is_none().then_some(reshaped)
     }
 }

@@ -74,9 +74,25 @@ impl Device for Cpu {
             // reduction
             Op::Reduce(reduce) => reduction::reduce(reduce, inputs, outputs, run),
             // layout
-            Op::Reshape(_) | Op::Permute(_) | Op::Expand(_) | Op::Copy(_) => layout::copy(inputs, outputs, run),
+            Op::Reshape(_) | Op::Permute(_) | Op::Expand(_) | Op::Slice(_) => {
+                layout::view(op.spec(), inputs, outputs, run)
+            }
+            Op::Copy(_) => layout::copy(inputs, outputs, run),
+            Op::Pad(op) => layout::pad(op, inputs, outputs, run),
+            Op::Concat(op) => layout::concat(op, inputs, outputs, run),
+            Op::GatherRows(op) => layout::gather_rows(op, inputs, outputs, run),
+            Op::ScatterAddRows(op) => layout::scatter_add_rows(op, inputs, outputs, run),
+            Op::OneHot(op) => layout::one_hot(op, inputs, outputs, run),
+            Op::TopK(op) => layout::top_k(op, inputs, outputs, run),
+            Op::TopKGradient(op) => layout::top_k_gradient(op, inputs, outputs, run),
+            Op::Resize(op) => layout::resize(op, inputs, outputs, run),
+            Op::ResizeGradient(op) => layout::resize_gradient(op, inputs, outputs, run),
             // random
-            Op::Fill(fill) => random::fill(fill, outputs, run),
+            Op::Fill(op) => random::fill(op, outputs, run),
+            Op::Iota(op) => random::iota(op, outputs, run),
+            Op::Uniform(op) => random::uniform(op, outputs, run),
+            Op::Normal(op) => random::normal(op, outputs, run),
+            Op::Dropout(op) => random::dropout(op, inputs, outputs, run),
             // matrix
             Op::MatMul(matmul) => matrix::matmul(matmul, inputs, outputs, run),
             Op::Linear(linear) => matrix::linear(linear, inputs, outputs, run),

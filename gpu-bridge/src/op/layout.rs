@@ -1,6 +1,18 @@
-//! The same elements elsewhere: views, copies, rows by index.
+//! The same elements elsewhere. Here: views, which move no bytes where the layout allows, and the copy. In the files
+//! beside: tensors put together ([`join`]), rows by index ([`rows`]), the largest elements ([`top`]), images of another
+//! size ([`resize`]).
 
 use smallvec::smallvec;
+
+mod join;
+mod resize;
+mod rows;
+mod top;
+
+pub use join::{Concat, Pad};
+pub use resize::{Resampling, Resize, ResizeGradient};
+pub use rows::{GatherRows, OneHot, ScatterAddRows};
+pub use top::{TopK, TopKGradient};
 
 use super::{Inputs, Meta, Outputs, Spec};
 use crate::error::{Error, Result};
@@ -137,6 +149,70 @@ impl Spec for Expand {
         let dy = backward.gradient(0)?;
         backward.pass_reduced(0, &dy)
     }
+}
+
+/// Per axis, every `steps`-th element from `starts` on, `sizes` of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slice {
+    pub starts: Shape,
+    pub sizes: Shape,
+    pub steps: Shape,
+}
+
+impl Spec for Slice {
+    fn name(&self) -> &'static str {
+        "slice"
+    }
+
+    fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
+        let [x] = inputs.exactly()?;
+        let Self { starts, sizes, steps } = self;
+        let rank = x.shape.rank();
+        if starts.rank() != rank || sizes.rank() != rank || steps.rank() != rank {
+            let reason =
+                format!("starts {starts:?}, sizes {sizes:?} and steps {steps:?} must have the axes of {:?}", x.shape);
+            return Err(Error::argument(inputs.op, reason));
+        }
+        let inside = |axis: usize| {
+            let end = starts[axis].checked_add(spread(sizes[axis], steps[axis])?)?;
+            Some(end <= x.shape[axis])
+        };
+        if let Some(axis) = (0..rank).find(|&axis| steps[axis] == 0 || inside(axis) != Some(true)) {
+            let (start, size, step) = (starts[axis], sizes[axis], steps[axis]);
+            let reason = format!("{size} from {start} in steps of {step} do not fit axis {axis} of {:?}", x.shape);
+            return Err(Error::shape(inputs.op, reason));
+        }
+        Ok(smallvec![Meta::new(*sizes, x.dtype)])
+    }
+
+    fn flops(&self, _: &[Meta], _: &[Meta]) -> u64 {
+        0
+    }
+
+    fn view(&self, input: &Layout) -> Option<Layout> {
+        Some(input.slice(&self.starts, &self.sizes, &self.steps))
+    }
+
+    fn differentiable(&self) -> bool {
+        true
+    }
+
+    fn gradient(&self, backward: &mut Backward<'_>) -> Result<()> {
+        let dy = backward.gradient(0)?;
+        let shape = backward.input_shape(0);
+        let mut after = [0; MAX_RANK];
+        for axis in 0..shape.rank() {
+            let used = spread(self.sizes[axis], self.steps[axis]).unwrap_or(0);
+            after[axis] = shape[axis].saturating_sub(self.starts[axis].saturating_add(used));
+        }
+        let after = Shape::new(&after[..shape.rank()])?;
+        backward.emit(0, Pad { before: self.starts, after, steps: self.steps, value: 0.0 }, &[&dy])
+    }
+}
+
+/// How many places `size` elements take, `step` apart. Nothing if that overflows.
+fn spread(size: usize, step: usize) -> Option<usize> {
+    if size == 0 { Some(0) } else { (size - 1).checked_mul(step)?.checked_add(1) }
 }
 
 /// `x` in a buffer of its own, row after row.

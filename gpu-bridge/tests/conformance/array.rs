@@ -60,14 +60,41 @@ impl Array {
         upload(context, &self.shape, self.dtype, &self.data)
     }
 
-    /// On the device, as a view whose elements lie apart: stored with the axes reversed, and looked at in order.
+    /// On the device, as a view whose elements lie apart: stored with the axes reversed, every other element of the last
+    /// stored axis and the borders of the first being garbage, and looked at in order.
     pub fn upload_apart(&self, context: &Context) -> Tensor {
+        if self.rank() == 0 {
+            let among = [self.garbage(), self.data[0], self.garbage()];
+            return upload(context, &[3], self.dtype, &among).narrow(0, 1, 1).unwrap().reshape(&[]).unwrap();
+        }
         let rank = self.rank();
         let reversed: Vec<usize> = self.shape.iter().rev().copied().collect();
-        let data =
-            coordinates(&reversed).map(|c| self.at(&c.into_iter().rev().collect::<Vec<_>>())).collect::<Vec<_>>();
+        let (mut starts, mut stored, mut steps) = (vec![0; rank], reversed.clone(), vec![1; rank]);
+        if rank > 1 {
+            starts[0] = 1;
+            stored[0] += 2;
+        }
+        starts[rank - 1] = 1;
+        stored[rank - 1] = 2 * stored[rank - 1] + 1;
+        steps[rank - 1] = 2;
+        let mut stored = Self::build(&stored, self.dtype, |_| self.garbage());
+        for c in coordinates(&reversed) {
+            let place: Vec<usize> = (0..rank).map(|axis| starts[axis] + c[axis] * steps[axis]).collect();
+            let index = stored.index(&place);
+            stored.data[index] = self.at(&c.into_iter().rev().collect::<Vec<_>>());
+        }
         let order: Vec<usize> = (0..rank).rev().collect();
-        upload(context, &reversed, self.dtype, &data).permute(&order).unwrap()
+        stored.upload(context).slice(&starts, &reversed, &steps).unwrap().permute(&order).unwrap()
+    }
+
+    /// What spoils any result that it gets into.
+    fn garbage(&self) -> f64 {
+        match self.dtype {
+            DType::F32 | DType::F16 => f64::NAN,
+            DType::U8 => f64::from(u8::MAX),
+            DType::I32 => -1.0,
+            DType::U32 => f64::from(u32::MAX),
+        }
     }
 
     pub fn download(tensor: &Tensor) -> Self {

@@ -131,9 +131,14 @@ fn compare(place: &str, want: &[Array], got: &[Array], tolerance: Tolerance) {
     for (result, (want, got)) in want.iter().zip(got).enumerate() {
         assert_eq!(want.shape, got.shape, "{place}: shape of result {result}");
         assert_eq!(want.dtype, got.dtype, "{place}: type of result {result}");
+        let exact = tolerance.relative == 0.0 && tolerance.absolute == 0.0;
+        let round = |want: f64| match got.dtype {
+            DType::F32 if exact => f64::from(want as f32),
+            DType::F16 if exact => half::f16::from_f64(want).to_f64(),
+            _ => want,
+        };
         for (element, (&want, &got)) in want.data.iter().zip(&got.data).enumerate() {
-            let want_rounded =
-                if tolerance.relative == 0.0 && tolerance.absolute == 0.0 { f64::from(want as f32) } else { want };
+            let want_rounded = round(want);
             let close = if want.is_finite() && (want.abs() as f32).is_finite() {
                 (got - want_rounded).abs() <= tolerance.absolute + tolerance.relative * want.abs()
             } else {

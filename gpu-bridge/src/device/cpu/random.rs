@@ -1,11 +1,156 @@
-//! Constants and random numbers.
+//! Constants, counts and random numbers. The head of `op/random.rs` defines every bit of them.
 
-use super::memory::Output;
+use super::memory::{Input, Output};
+use super::simd::vectorized;
+use crate::dtype::{DType, Element};
 use crate::error::Result;
-use crate::op::Fill;
+use crate::op::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 use crate::run::Run;
 
-pub(super) fn fill(fill: &Fill, outputs: &mut [Output<'_>], _: &Run<'_>) -> Result<()> {
-    outputs[0].floats()?.fill(fill.value as f32);
-    Ok(())
+mod normal;
+
+/// Elements per tile of what only writes memory.
+const TILE: usize = 1 << 16;
+
+/// Elements per tile of random numbers: a multiple of what is made at a time.
+const RANDOM_TILE: usize = 1 << 14;
+
+pub(super) fn fill(op: &Fill, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let output = &mut outputs[0];
+    match op.dtype {
+        DType::F32 => fill_with(op.value as f32, output, run),
+        DType::F16 => fill_with(half::f16::from_f64(op.value), output, run),
+        DType::U8 => fill_with(op.value as u8, output, run),
+        DType::I32 => fill_with(op.value as i32, output, run),
+        DType::U32 => fill_with(op.value as u32, output, run),
+    }
+}
+
+fn fill_with<T: Element>(value: T, output: &mut Output<'_>, run: &Run<'_>) -> Result<()> {
+    run.chunks(output.elements::<T>()?, TILE, |_, part| part.fill(value))
+}
+
+pub(super) fn iota(op: &Iota, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let output = &mut outputs[0];
+    match op.dtype {
+        DType::F32 => count(op, output, run, |bits| bits as i32 as f32),
+        DType::F16 => count(op, output, run, |bits| half::f16::from_f32(bits as i32 as f32)),
+        DType::U8 => count(op, output, run, |bits| bits as u8),
+        DType::I32 => count(op, output, run, |bits| bits as i32),
+        DType::U32 => count(op, output, run, |bits| bits),
+    }
+}
+
+/// Every value fits 32 bits, so it is right however often its parts wrap around.
+fn count<T: Element>(op: &Iota, output: &mut Output<'_>, run: &Run<'_>, f: impl Fn(u32) -> T + Sync) -> Result<()> {
+    let (start, step) = (op.start as u32, op.step as u32);
+    run.chunks(output.elements::<T>()?, TILE, |index, part| {
+        let first = start.wrapping_add(step.wrapping_mul((index * TILE) as u32));
+        vectorized(|| {
+            (0_u32..).zip(part).for_each(|(at, place)| *place = f(first.wrapping_add(step.wrapping_mul(at))));
+        });
+    })
+}
+
+pub(super) fn uniform(op: &Uniform, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let (low, span, highest) = (op.low, op.high - op.low, op.high.next_down());
+    run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
+        generate(op.stream, tile, y, |words, y, _| {
+            let words = interleave(words.map(|word| word.map(|bits| (bits >> 8) as f32 * UNIT)));
+            y.iter_mut().zip(&words).for_each(|(y, &u)| *y = (low + span * u).min(highest));
+        });
+    })
+}
+
+pub(super) fn normal(op: &Normal, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let (mean, deviation) = (op.mean, op.deviation);
+    run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
+        generate(op.stream, tile, y, |[a, b, c, d], y, _| {
+            let ([x0, x1], [x2, x3]) = (normal::pair(a, b), normal::pair(c, d));
+            let normal = interleave([x0, x1, x2, x3]);
+            y.iter_mut().zip(&normal).for_each(|(y, &x)| *y = mean + deviation * x);
+        });
+    })
+}
+
+pub(super) fn dropout(op: &Dropout, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let x = inputs[0].floats()?;
+    let (threshold, scale) = (op.threshold(), op.scale());
+    run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
+        let x = &x[tile * RANDOM_TILE..][..y.len()];
+        generate(op.stream, tile, y, |words, y, at| {
+            let words = interleave(words);
+            let x = &x[at..][..y.len()];
+            for ((y, &x), &bits) in y.iter_mut().zip(x).zip(&words) {
+                *y = if bits >= threshold { x * scale } else { 0.0 };
+            }
+        });
+    })
+}
+
+/// A number of 24 bits times this is in `[0, 1)`.
+const UNIT: f32 = 1.0 / (1 << 24) as f32;
+
+/// How many blocks are made at a time.
+const LANES: usize = 16;
+
+/// One word of each of as many blocks.
+type Lanes<T> = [T; LANES];
+
+/// Calls `body` for the pieces of a tile, as many elements at a time as come of [`LANES`] blocks, and in the end for what
+/// is left: with the words of those blocks, the piece, and where in the tile it starts.
+#[inline(always)]
+fn generate(stream: Stream, tile: usize, y: &mut [f32], body: impl Fn([Lanes<u32>; 4], &mut [f32], usize)) {
+    const WIDTH: usize = 4 * LANES;
+    let first = (tile * RANDOM_TILE / 4) as u64;
+    vectorized(
+        #[inline(always)]
+        || {
+            let whole = y.len() / WIDTH * WIDTH;
+            let (whole, rest) = y.split_at_mut(whole);
+            for (piece, y) in whole.chunks_exact_mut(WIDTH).enumerate() {
+                body(blocks(stream, first + (piece * LANES) as u64), y, piece * WIDTH);
+            }
+            if !rest.is_empty() {
+                body(blocks(stream, first + (whole.len() / 4) as u64), rest, whole.len());
+            }
+        },
+    );
+}
+
+/// Consecutive blocks of a stream: all first words, all second words and so on.
+#[inline(always)]
+fn blocks(stream: Stream, first: u64) -> [Lanes<u32>; 4] {
+    let [mut c0, mut c1, mut c2, mut c3] = [[0_u32; LANES]; 4];
+    for lane in 0..LANES {
+        let block = first.wrapping_add(lane as u64);
+        (c0[lane], c1[lane]) = (block as u32, (block >> 32) as u32);
+        (c2[lane], c3[lane]) = (stream.offset as u32, (stream.offset >> 32) as u32);
+    }
+    let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);
+    for _ in 0..Stream::ROUNDS {
+        for lane in 0..LANES {
+            let p = u64::from(Stream::MULTIPLIERS[0]) * u64::from(c0[lane]);
+            let q = u64::from(Stream::MULTIPLIERS[1]) * u64::from(c2[lane]);
+            c0[lane] = (q >> 32) as u32 ^ c1[lane] ^ k0;
+            c1[lane] = q as u32;
+            c2[lane] = (p >> 32) as u32 ^ c3[lane] ^ k1;
+            c3[lane] = p as u32;
+        }
+        k0 = k0.wrapping_add(Stream::KEY_STEPS[0]);
+        k1 = k1.wrapping_add(Stream::KEY_STEPS[1]);
+    }
+    [c0, c1, c2, c3]
+}
+
+/// Block after block.
+#[inline(always)]
+fn interleave<T: Copy + Default>(words: [Lanes<T>; 4]) -> [T; 4 * LANES] {
+    let mut mixed = [T::default(); 4 * LANES];
+    for lane in 0..LANES {
+        for (word, lanes) in words.iter().enumerate() {
+            mixed[4 * lane + word] = lanes[lane];
+        }
+    }
+    mixed
 }

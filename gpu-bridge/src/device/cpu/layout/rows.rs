@@ -1,0 +1,100 @@
+//! Rows by index.
+
+use super::{Bits, TILE, by_width};
+use crate::device::cpu::memory::{Input, Output};
+use crate::device::cpu::simd::vectorized;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::op::{GatherRows, OneHot, ScatterAddRows, Spec};
+use crate::run::{Parts, Run};
+
+/// The narrowest piece of a row that is worth going through all indices for.
+const NARROWEST: usize = 32;
+
+pub(in super::super) fn gather_rows(
+    op: &GatherRows,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    by_width!(inputs[0].dtype, gather(op.name(), &inputs[0], &inputs[1], &mut outputs[0], run))
+}
+
+fn gather<T: Bits>(
+    op: &'static str,
+    table: &Input<'_>,
+    index: &Input<'_>,
+    output: &mut Output<'_>,
+    run: &Run<'_>,
+) -> Result<()> {
+    let count = table.layout.shape[0];
+    let width: usize = table.layout.shape[1..].iter().product();
+    let rows = index.layout.shape.elements();
+    let (table, index) = (T::read(table)?, index.indices()?);
+    let into = Parts::new(T::write(output)?);
+    // A tile is some rows, or a piece of one that is long.
+    let piece = width.clamp(1, TILE);
+    let pieces = width.div_ceil(piece).max(1);
+    let grain = TILE / piece;
+    let units = rows * pieces;
+    run.try_each(units.div_ceil(grain), |tile| {
+        for unit in tile * grain..units.min((tile + 1) * grain) {
+            let (row, first) = (unit / pieces, unit % pieces * piece);
+            let last = width.min(first + piece);
+            let from = index.checked(row, count, op, "row")? * width;
+            // SAFETY: each unit has a piece of the result to itself.
+            let into = unsafe { into.part(row * width + first..row * width + last) };
+            into.copy_from_slice(&table[from + first..from + last]);
+        }
+        Ok(())
+    })
+}
+
+/// Tiles own columns, not rows: each goes through all rows in order, so whatever the indices are, the sums of a row are
+/// made in that order and all tiles have the same work.
+pub(in super::super) fn scatter_add_rows(
+    op: &ScatterAddRows,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let width: usize = outputs[0].layout.shape[1..].iter().product();
+    let (rows, index) = (inputs[0].floats()?, inputs[1].indices()?);
+    let count = inputs[1].layout.shape.elements();
+    (0..count).try_for_each(|row| index.checked(row, op.count, op.name(), "row").map(drop))?;
+    let sums = outputs[0].floats()?;
+    run.chunks(sums, TILE, |_, sums| sums.fill(0.0))?;
+    let piece = (TILE / count.max(1)).next_multiple_of(NARROWEST).min(width.max(1));
+    let sums = Parts::new(sums);
+    run.ranges(width, piece, |columns| {
+        for row in 0..count {
+            let at = index.get(row) as usize * width;
+            // SAFETY: the columns of different tiles do not overlap.
+            let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
+            let from = &rows[row * width..][columns.clone()];
+            vectorized(|| sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x));
+        }
+    })
+}
+
+pub(in super::super) fn one_hot(
+    op: &OneHot,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let index = inputs[0].indices()?;
+    let rows = inputs[0].layout.shape.elements();
+    let into = Parts::new(outputs[0].floats()?);
+    let grain = (TILE / op.classes).max(1);
+    run.try_each(rows.div_ceil(grain), |tile| {
+        for row in tile * grain..rows.min((tile + 1) * grain) {
+            let class = index.checked(row, op.classes, op.name(), "class")?;
+            // SAFETY: each row is one tile's.
+            let into = unsafe { into.part(row * op.classes..(row + 1) * op.classes) };
+            into.fill(0.0);
+            into[class] = 1.0;
+        }
+        Ok(())
+    })
+}
