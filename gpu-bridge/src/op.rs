@@ -23,12 +23,16 @@ mod random;
 mod reduction;
 mod sparse;
 
-pub use arena::{Accumulate, Assign};
+pub use arena::{
+    Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
+    WeightedAverage,
+};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient, ScatterAddRows, Slice, TopK, TopKGradient};
 pub use matrix::{Linear, MatMul};
 pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 pub use reduction::{Reduce, Reducer};
+pub use sparse::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
 macro_rules! operations {
@@ -93,9 +97,20 @@ operations! {
     // normalization
     // loss
     // sparse
+    CsrMatMul,
+    CsrTransposedMatMul,
+    CsrValuesGradient,
+    KMeansAssign,
+    KMeansAccumulate,
     // arena
     Assign,
     Accumulate,
+    Blend,
+    Optimize,
+    ClipNorm,
+    AdmmGradient,
+    AdmmDual,
+    WeightedAverage,
 }
 
 /// What every device and autograd must know of an operation.

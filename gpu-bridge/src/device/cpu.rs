@@ -101,9 +101,20 @@ impl Device for Cpu {
             // normalization
             // loss
             // sparse
+            Op::CsrMatMul(_) => sparse::matmul(inputs, outputs, run),
+            Op::CsrTransposedMatMul(op) => sparse::transposed_matmul(op, inputs, outputs, run),
+            Op::CsrValuesGradient(_) => sparse::values_gradient(inputs, outputs, run),
+            Op::KMeansAssign(_) => sparse::kmeans_assign(inputs, outputs, run),
+            Op::KMeansAccumulate(op) => sparse::kmeans_accumulate(op, inputs, outputs, run),
             // arena
             Op::Assign(_) => layout::assign(inputs, outputs, run),
             Op::Accumulate(op) => arena::accumulate(op, inputs, outputs, run),
+            Op::Blend(op) => arena::blend(op, inputs, outputs, run),
+            Op::Optimize(op) => arena::optimize(op, inputs, outputs, run),
+            Op::ClipNorm(op) => arena::clip_norm(op, inputs, outputs, run),
+            Op::AdmmGradient(op) => arena::admm_gradient(op, inputs, outputs, run),
+            Op::AdmmDual(_) => arena::admm_dual(inputs, outputs, run),
+            Op::WeightedAverage(op) => arena::weighted_average(op, inputs, outputs, run),
         }
     }
 }

@@ -1,0 +1,212 @@
+//! The two steps of k-means.
+
+use crate::device::cpu::memory::{Indices, Input, Output};
+use crate::device::cpu::simd::vectorized;
+use crate::error::{Error, Result};
+use crate::op::{KMeansAccumulate, Spec};
+use crate::run::{Parts, Run};
+
+/// Centroids that are compared side by side.
+const LANES: usize = 8;
+
+/// Points that are compared with them at once, in registers.
+const ROWS: usize = 4;
+
+/// Points that meet one group of centroids before the next group is loaded.
+const POINTS: usize = 32;
+
+/// Coordinates that are summed before they are added to the rest, so that rounding stays small in many dimensions.
+const DEPTH: usize = 64;
+
+/// Coordinate differences per tile.
+const WORK: usize = 1 << 16;
+
+/// The most tiles that the sum over all points is cut into.
+const BLOCKS: usize = 8;
+
+/// The nearest so far, for each lane of the groups.
+#[derive(Clone, Copy)]
+struct Nearest {
+    distances: [f32; LANES],
+    groups: [u32; LANES],
+}
+
+impl Nearest {
+    const NONE: Self = Self { distances: [f32::NAN; LANES], groups: [0; LANES] };
+
+    #[inline(always)]
+    fn compare(&mut self, group: u32, distances: &[f32; LANES]) {
+        for ((best, best_group), &distance) in self.distances.iter_mut().zip(&mut self.groups).zip(distances) {
+            let nearer = !(*best <= distance) & (distance == distance);
+            *best = if nearer { distance } else { *best };
+            *best_group = if nearer { group } else { *best_group };
+        }
+    }
+
+    /// The nearest of all lanes, and of equally near ones the first.
+    #[inline(always)]
+    fn best(&self) -> (u32, f32) {
+        let mut best = (0, f32::NAN);
+        for (lane, (&distance, &group)) in self.distances.iter().zip(&self.groups).enumerate() {
+            let index = group * LANES as u32 + lane as u32;
+            let nearer = distance < best.1 || (distance == best.1 && index < best.0);
+            if nearer || (best.1.is_nan() && !distance.is_nan()) {
+                best = (index, distance);
+            }
+        }
+        best
+    }
+}
+
+pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let (count, dimensions) = (inputs[0].layout.shape[0], inputs[0].layout.shape[1]);
+    let centroids = inputs[1].layout.shape[0];
+    let points = inputs[0].floats()?;
+    let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
+    pack(inputs[1].floats()?, dimensions, scratch.floats());
+    let packed = &*scratch.floats();
+    let [indices, distances] = outputs else {
+        return Err(Error::Internal { op: "k-means-assign", reason: "it has two results".into() });
+    };
+    let (indices, distances) = (Parts::new(indices.elements::<u32>()?), Parts::new(distances.floats()?));
+    let grain = (WORK / (centroids * dimensions).max(1)).clamp(1, count.max(1)).next_multiple_of(ROWS);
+    run.ranges(count, grain, |range| {
+        // SAFETY: the ranges of different tiles do not overlap.
+        let (indices, distances) = unsafe { (indices.part(range.clone()), distances.part(range.clone())) };
+        for (block, (indices, distances)) in indices.chunks_mut(POINTS).zip(distances.chunks_mut(POINTS)).enumerate() {
+            let start = range.start + block * POINTS;
+            let points = &points[start * dimensions..][..indices.len() * dimensions];
+            vectorized(|| assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances));
+        }
+    })
+}
+
+/// Puts centroids into groups, in which the first coordinates come first. A group that is not full is filled up with NaN:
+/// that is never nearest.
+fn pack(centroids: &[f32], dimensions: usize, packed: &mut [f32]) {
+    if dimensions == 0 {
+        return;
+    }
+    packed.fill(f32::NAN);
+    for (index, centroid) in centroids.chunks_exact(dimensions).enumerate() {
+        let group = &mut packed[index / LANES * LANES * dimensions..][..LANES * dimensions];
+        group.iter_mut().skip(index % LANES).step_by(LANES).zip(centroid).for_each(|(place, &x)| *place = x);
+    }
+}
+
+#[inline(always)]
+fn assign_block(
+    points: &[f32],
+    packed: &[f32],
+    dimensions: usize,
+    groups: usize,
+    indices: &mut [u32],
+    distances: &mut [f32],
+) {
+    let count = indices.len().min(POINTS);
+    let mut nearest = [Nearest::NONE; POINTS];
+    // Where there are fewer points than rows the last one is done again.
+    let point = |index: usize| &points[index.min(count - 1) * dimensions..][..dimensions];
+    for group in 0..groups {
+        let centroids = &packed[group * LANES * dimensions..][..LANES * dimensions];
+        for (quad, nearest) in nearest[..count].chunks_mut(ROWS).enumerate() {
+            let first = quad * ROWS;
+            let rows = [point(first), point(first + 1), point(first + 2), point(first + 3)];
+            let distances = squared_distances(rows, centroids);
+            nearest.iter_mut().zip(&distances).for_each(|(nearest, lanes)| nearest.compare(group as u32, lanes));
+        }
+    }
+    for ((nearest, index), distance) in nearest.iter().zip(indices).zip(distances) {
+        (*index, *distance) = nearest.best();
+    }
+}
+
+/// From each of a few points to each centroid of a group.
+#[inline(always)]
+fn squared_distances(points: [&[f32]; ROWS], centroids: &[f32]) -> [[f32; LANES]; ROWS] {
+    let mut totals = [[0.0; LANES]; ROWS];
+    let [a, b, c, d] = points.map(|point| point.chunks(DEPTH));
+    for ((((a, b), c), d), centroids) in a.zip(b).zip(c).zip(d).zip(centroids.chunks(DEPTH * LANES)) {
+        let mut sums = [[0.0; LANES]; ROWS];
+        for ((((&a, &b), &c), &d), centroid) in a.iter().zip(b).zip(c).zip(d).zip(centroids.chunks_exact(LANES)) {
+            for (sums, x) in sums.iter_mut().zip([a, b, c, d]) {
+                for (sum, &center) in sums.iter_mut().zip(centroid) {
+                    let difference = x - center;
+                    *sum += difference * difference;
+                }
+            }
+        }
+        for (totals, sums) in totals.iter_mut().zip(&sums) {
+            totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
+        }
+    }
+    totals
+}
+
+/// Sums in f64, so that the millionth point of a cluster counts as much as the first.
+pub(in crate::device::cpu) fn accumulate(
+    op: &KMeansAccumulate,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let (count, dimensions) = (inputs[0].layout.shape[0], inputs[0].layout.shape[1]);
+    let (points, assignment) = (inputs[0].floats()?, inputs[1].indices()?);
+    // A row is the number of points, then the sum of each coordinate.
+    let row = dimensions + 1;
+    let size = op.clusters * row;
+    let blocks = (count * row / WORK).clamp(1, BLOCKS).min((count / op.clusters).max(1));
+    let mut scratch = run.scratch(blocks * size * 2)?;
+    let partial = bytemuck::try_cast_slice_mut::<f32, f64>(scratch.floats())
+        .map_err(|error| Error::Internal { op: op.name(), reason: error.to_string() })?;
+    let parts = Parts::new(partial);
+    let grain = count.div_ceil(blocks);
+    run.try_each(blocks, |block| {
+        // SAFETY: each block has sums of its own.
+        let sums = unsafe { parts.part(block * size..(block + 1) * size) };
+        vectorized(|| {
+            sums.fill(0.0);
+            for index in count.min(block * grain)..count.min((block + 1) * grain) {
+                let cluster = cluster(assignment, index, op)?;
+                add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
+            }
+            Ok(())
+        })
+    })?;
+    combine(partial, row, size, outputs, run)
+}
+
+#[inline(always)]
+fn cluster(assignment: Indices<'_>, index: usize, op: &KMeansAccumulate) -> Result<usize> {
+    assignment.checked(index, op.clusters, "k-means-accumulate", "cluster")
+}
+
+#[inline(always)]
+fn add_point(sums: &mut [f64], point: &[f32]) {
+    if let Some((count, sums)) = sums.split_first_mut() {
+        *count += 1.0;
+        sums.iter_mut().zip(point).for_each(|(sum, &x)| *sum += f64::from(x));
+    }
+}
+
+/// Adds what the blocks have, in order, and rounds once.
+fn combine(partial: &[f64], row: usize, size: usize, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let [sums, counts] = outputs else {
+        return Err(Error::Internal { op: "k-means-accumulate", reason: "it has two results".into() });
+    };
+    let dimensions = row - 1;
+    let (sums, counts) = (Parts::new(sums.floats()?), Parts::new(counts.elements::<u32>()?));
+    let total = |at: usize| partial.iter().skip(at).step_by(size).sum::<f64>();
+    run.ranges(counts.len(), (WORK / row).max(1), |clusters| {
+        let first = clusters.start;
+        // SAFETY: the ranges of different tiles do not overlap.
+        let (sums, counts) =
+            unsafe { (sums.part(first * dimensions..clusters.end * dimensions), counts.part(clusters)) };
+        for (index, count) in counts.iter_mut().enumerate() {
+            let start = (first + index) * row;
+            *count = total(start) as u32;
+            let sums = &mut sums[index * dimensions..][..dimensions];
+            sums.iter_mut().enumerate().for_each(|(axis, sum)| *sum = total(start + 1 + axis) as f32);
+        }
+    })
+}
