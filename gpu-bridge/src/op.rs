@@ -23,10 +23,8 @@ mod random;
 mod reduction;
 mod sparse;
 
-pub use arena::{
-    Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
-    WeightedAverage,
-};
+pub use arena::{Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd, WeightedAverage};
+pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient, ScatterAddRows, Slice, TopK, TopKGradient};
 pub use matrix::{Linear, MatMul};
@@ -93,6 +91,9 @@ operations! {
     MatMul,
     Linear,
     // convolution
+    Conv2d,
+    Conv2dGradientInput,
+    Conv2dGradientWeight,
     // pooling
     // normalization
     // loss

@@ -21,6 +21,7 @@ mod math;
 mod matrix;
 mod memory;
 mod normalization;
+mod panel;
 mod pooling;
 mod random;
 mod reduction;
@@ -97,6 +98,9 @@ impl Device for Cpu {
             Op::MatMul(matmul) => matrix::matmul(matmul, inputs, outputs, run),
             Op::Linear(linear) => matrix::linear(linear, inputs, outputs, run),
             // convolution
+            Op::Conv2d(conv) => convolution::forward(conv, inputs, outputs, run),
+            Op::Conv2dGradientInput(op) => convolution::gradient_input(op, inputs, outputs, run),
+            Op::Conv2dGradientWeight(op) => convolution::gradient_weight(op, inputs, outputs, run),
             // pooling
             // normalization
             // loss

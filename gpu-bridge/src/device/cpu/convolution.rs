@@ -1,1 +1,214 @@
-//! Convolution in two dimensions and its two gradients.
+//! Convolution in two dimensions and its two gradients, by whatever is fastest for the shape.
+//!
+//! - [`winograd`]: 3 x 3 with stride 1 and enough channels
+//! - [`depthwise`]: one channel per group
+//! - [`columns`]: everything else forward, and the gradient of the input at stride 1, which is a convolution too
+//! - [`scatter`]: the gradient of the input at other strides
+//! - [`weight`]: the gradient of the weight
+
+use super::memory::{Input, Output};
+use crate::error::Result;
+use crate::op::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
+use crate::run::Run;
+use crate::shape::Shape;
+
+mod columns;
+mod depthwise;
+mod scatter;
+mod weight;
+mod winograd;
+
+/// All sizes of a convolution. Channels are those of one group.
+#[derive(Clone, Copy, Debug)]
+struct Geometry {
+    images: usize,
+    groups: usize,
+    /// Input channels of a group.
+    inputs: usize,
+    /// Output channels of a group.
+    outputs: usize,
+    /// Height and width, as are all pairs here.
+    from: [usize; 2],
+    to: [usize; 2],
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+}
+
+impl Geometry {
+    fn new(conv: &Conv2d, x: &Shape, weight: &Shape, y: &Shape) -> Self {
+        Self {
+            images: x[0],
+            groups: conv.groups,
+            inputs: weight[1],
+            outputs: weight[0] / conv.groups,
+            from: [x[2], x[3]],
+            to: [y[2], y[3]],
+            kernel: [weight[2], weight[3]],
+            stride: conv.stride,
+            padding: conv.padding,
+            dilation: conv.dilation,
+        }
+    }
+
+    /// Elements of one channel of the input.
+    fn from_plane(&self) -> usize {
+        self.from[0] * self.from[1]
+    }
+
+    /// Elements of one channel of the output.
+    fn to_plane(&self) -> usize {
+        self.to[0] * self.to[1]
+    }
+
+    fn taps(&self) -> usize {
+        self.kernel[0] * self.kernel[1]
+    }
+
+    /// Elements of the kernel that one output sees.
+    fn depth(&self) -> usize {
+        self.inputs * self.taps()
+    }
+
+    fn is_pointwise(&self) -> bool {
+        self.kernel == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0]
+    }
+
+    fn is_depthwise(&self) -> bool {
+        self.inputs == 1 && self.outputs == 1 && self.groups > 1
+    }
+
+    /// The same convolution with the planes laid out as one row, where pixels do not see their neighbours.
+    fn flattened(self) -> Self {
+        if !self.is_pointwise() {
+            return self;
+        }
+        let plane = self.from_plane();
+        Self { from: [1, plane], to: [1, plane], ..self }
+    }
+
+    /// The convolution that computes the gradient of the input of this one, if there is one: stride 1 only. Its weight is
+    /// this one's with the channels swapped and the taps reversed.
+    fn reversed(&self) -> Option<Self> {
+        let reach = [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis]);
+        if self.stride != [1, 1] || self.padding[0] > reach[0] || self.padding[1] > reach[1] {
+            return None;
+        }
+        Some(Self {
+            inputs: self.outputs,
+            outputs: self.inputs,
+            from: self.to,
+            to: self.from,
+            padding: [reach[0] - self.padding[0], reach[1] - self.padding[1]],
+            ..*self
+        })
+    }
+
+    /// Where tap `tap` of an output at `at` looks along an axis, if it looks inside the input.
+    #[inline(always)]
+    fn source(&self, axis: usize, at: usize, tap: usize) -> Option<usize> {
+        (at * self.stride[axis] + tap * self.dilation[axis])
+            .checked_sub(self.padding[axis])
+            .filter(|&source| source < self.from[axis])
+    }
+}
+
+/// A weight as the convolution that uses it sees it: as it is, or reversed for the gradient of the input.
+#[derive(Clone, Copy)]
+struct Weight<'a> {
+    data: &'a [f32],
+    reversed: bool,
+}
+
+impl Weight<'_> {
+    /// The element for these channels of a group, as `geometry` (the one of the convolution that is run) counts them.
+    #[inline(always)]
+    fn at(&self, geometry: &Geometry, group: usize, output: usize, input: usize, tap: usize) -> f32 {
+        let taps = geometry.taps();
+        let channels = geometry.inputs * geometry.outputs * taps;
+        if self.reversed {
+            self.data[group * channels + (input * geometry.outputs + output) * taps + taps - 1 - tap]
+        } else {
+            self.data[group * channels + (output * geometry.inputs + input) * taps + tap]
+        }
+    }
+}
+
+pub(super) fn forward(conv: &Conv2d, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let geometry = Geometry::new(conv, &inputs[0].layout.shape, &inputs[1].layout.shape, &outputs[0].layout.shape);
+    let weight = Weight { data: inputs[1].floats()?, reversed: false };
+    let bias = inputs.get(2).map(Input::floats).transpose()?;
+    convolve(&geometry, inputs[0].floats()?, weight, bias, outputs[0].floats()?, run)
+}
+
+fn convolve(
+    geometry: &Geometry,
+    x: &[f32],
+    weight: Weight<'_>,
+    bias: Option<&[f32]>,
+    y: &mut [f32],
+    run: &Run<'_>,
+) -> Result<()> {
+    if y.is_empty() {
+        return Ok(());
+    }
+    if x.is_empty() || geometry.depth() == 0 {
+        let channels = geometry.groups * geometry.outputs;
+        for (index, plane) in y.chunks_exact_mut(geometry.to_plane()).enumerate() {
+            plane.fill(bias.map_or(0.0, |bias| bias[index % channels]));
+        }
+        return Ok(());
+    }
+    if geometry.is_depthwise() && !weight.reversed {
+        depthwise::forward(geometry, x, weight.data, bias, y, run)
+    } else if winograd::suits(geometry) {
+        winograd::forward(geometry, x, weight, bias, y, run)
+    } else {
+        columns::forward(&geometry.flattened(), x, weight, bias, y, run)
+    }
+}
+
+pub(super) fn gradient_input(
+    op: &Conv2dGradientInput,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let (dy, weight) = (inputs[0].floats()?, inputs[1].floats()?);
+    let geometry = Geometry::new(&op.conv, &op.input, &inputs[1].layout.shape, &inputs[0].layout.shape);
+    let dx = outputs[0].floats()?;
+    if dy.is_empty() || weight.is_empty() || dx.is_empty() {
+        dx.fill(0.0);
+        return Ok(());
+    }
+    if geometry.is_depthwise() {
+        return depthwise::gradient_input(&geometry, dy, weight, dx, run);
+    }
+    match geometry.reversed() {
+        Some(reversed) => convolve(&reversed, dy, Weight { data: weight, reversed: true }, None, dx, run),
+        None => scatter::gradient_input(&geometry, dy, weight, dx, run),
+    }
+}
+
+pub(super) fn gradient_weight(
+    op: &Conv2dGradientWeight,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let (x, dy) = (inputs[0].floats()?, inputs[1].floats()?);
+    let geometry = Geometry::new(&op.conv, &inputs[0].layout.shape, &op.weight, &inputs[1].layout.shape);
+    let dw = outputs[0].floats()?;
+    if dy.is_empty() || x.is_empty() || dw.is_empty() {
+        dw.fill(0.0);
+        return Ok(());
+    }
+    if geometry.is_depthwise() {
+        depthwise::gradient_weight(&geometry, x, dy, dw, run)
+    } else if winograd::suits_weight(&geometry) {
+        winograd::gradient_weight(&geometry, x, dy, dw, run)
+    } else {
+        weight::gradient(&geometry.flattened(), x, dy, dw, run)
+    }
+}

@@ -1,0 +1,56 @@
+//! The gradient of the input where strides skip pixels: products that are added where they came from.
+
+use super::Geometry;
+use crate::device::cpu::gemm::{Matrix, Sizes, multiply_alone};
+use crate::error::Result;
+use crate::run::{Parts, Run};
+
+/// Floats of products that a tile works on at a time.
+const PRODUCTS: usize = 64 * 1024;
+
+pub(super) fn gradient_input(
+    geometry: &Geometry,
+    dy: &[f32],
+    weight: &[f32],
+    dx: &mut [f32],
+    run: &Run<'_>,
+) -> Result<()> {
+    let Geometry { images, groups, inputs, outputs, .. } = *geometry;
+    let (taps, pixels, plane) = (geometry.taps(), geometry.to_plane(), geometry.from_plane());
+    let block = (PRODUCTS / (taps * pixels)).clamp(1, inputs.max(1));
+    let blocks = inputs.div_ceil(block);
+    let dx = Parts::new(dx);
+    run.each_with(images * groups * blocks, block * taps * pixels, |tile, products| {
+        let (image, group, first) = (tile / blocks / groups, tile / blocks % groups, tile % blocks * block);
+        let count = block.min(inputs - first);
+        let rows = count * taps;
+        let depth = geometry.depth();
+        let weight = &weight[group * outputs * depth + first * taps..];
+        let dy = &dy[(image * groups + group) * outputs * pixels..][..outputs * pixels];
+        let sizes = Sizes { m: rows, n: pixels, k: outputs };
+        multiply_alone(sizes, Matrix::new(weight, 1, depth), Matrix::new(dy, pixels, 1), products, pixels, 1.0, false);
+        let start = ((image * groups + group) * inputs + first) * plane;
+        // SAFETY: the channels of a tile are its alone.
+        let dx = unsafe { dx.part(start..start + count * plane) };
+        dx.fill(0.0);
+        for (channel, products) in dx.chunks_exact_mut(plane).zip(products.chunks_exact(taps * pixels)) {
+            for (tap, products) in products.chunks_exact(pixels).enumerate() {
+                add_tap(geometry, tap, products, channel);
+            }
+        }
+    })
+}
+
+/// Adds what every output sends back through one tap.
+fn add_tap(geometry: &Geometry, tap: usize, products: &[f32], channel: &mut [f32]) {
+    let (down, over) = (tap / geometry.kernel[1], tap % geometry.kernel[1]);
+    for (row, products) in products.chunks_exact(geometry.to[1]).enumerate() {
+        let Some(source_row) = geometry.source(0, row, down) else { continue };
+        let line = &mut channel[source_row * geometry.from[1]..][..geometry.from[1]];
+        for (across, product) in products.iter().enumerate() {
+            if let Some(source) = geometry.source(1, across, over) {
+                line[source] += product;
+            }
+        }
+    }
+}
