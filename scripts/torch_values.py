@@ -28,7 +28,7 @@ CASES = {
         0.001,
         ["conv1.weight", "bn1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.weight"],
     ),
-    "resnet34": (4, 3, 0.0003, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
+    "resnet34": (4, 2, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
     "mobilenetv3s": (
         8,
         5,

@@ -25,6 +25,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::arena::Arena;
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::tensor::Tensor;
@@ -205,12 +206,12 @@ impl Model {
 
     /// How many numbers are trained.
     pub fn parameters(&self) -> usize {
-        self.declared.parameters()
+        self.declared.arena().elements()
     }
 
-    /// A parameter by its name in PyTorch.
-    pub fn parameter(&self, name: &str) -> Option<&Tensor> {
-        self.declared.parameter(name)
+    /// All parameters, under their names in PyTorch.
+    pub fn arena(&self) -> &Arena {
+        self.declared.arena()
     }
 
     /// A running mean or variance by its name in PyTorch.
@@ -235,14 +236,14 @@ impl Model {
     pub fn loss(&mut self, batch: &Batch) -> Result<Tensor> {
         let output = self.forward(&batch.x, Mode::Training)?;
         match self.kind.classes() {
-            Some(_) => layer::cross_entropy(&output, &batch.y),
-            None => layer::binary_cross_entropy(&output, &batch.y),
+            Some(_) => output.cross_entropy(&batch.y),
+            None => output.bce_with_logits(&batch.y),
         }
     }
 
     /// One step of training at a learning rate. Gives the loss before it.
     pub fn step(&mut self, batch: &Batch, rate: f32) -> Result<Tensor> {
-        self.declared.clear_gradients();
+        self.declared.arena().clear_gradients();
         let loss = self.loss(batch)?;
         loss.backward()?;
         self.declared.descend(rate)?;

@@ -54,7 +54,7 @@ fn compare(kind: ModelKind, tolerances: [f64; 5]) {
         assert!((loss - expected).abs() <= tolerance * expected, "step {step}: loss {loss}, PyTorch's is {expected}");
         if step == 0 {
             for gradient in &stored.gradients {
-                let parameter = model.parameter(&gradient.name).unwrap();
+                let parameter = model.arena().named(&gradient.name).unwrap();
                 gradient.assert_matches(&parameter.gradient().unwrap(), 1e-3);
             }
         }

@@ -1,6 +1,6 @@
 //! A small BERT: an encoder that normalizes after each sum, and a linear layer on its first place.
 
-use super::layer::{Builder, Embedding, LayerNorm, Linear, Network, Pass, softmax};
+use super::layer::{Builder, Embedding, LayerNorm, Linear, Network, Pass};
 use crate::error::{Error, Result};
 use crate::op::Unary;
 use crate::tensor::Tensor;
@@ -51,7 +51,7 @@ impl Attention {
         };
         let (query, key, value) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
         let scores = query.scaled_matmul(&key.transposed()?, 1.0 / (depth as f32).sqrt())?;
-        let weights = pass.dropout(&softmax(&scores)?, DROPOUT)?;
+        let weights = pass.dropout(&scores.softmax()?, DROPOUT)?;
         let mixed = weights.matmul(&value)?.permute(&[0, 2, 1, 3])?.reshape(&[batch, tokens, width])?;
         self.output.forward(&mixed, None, pass)
     }

@@ -4,7 +4,7 @@
 //! parameters are laid out in one arena. A layer holds only the numbers of its parameters and finds them through the
 //! [`Pass`] that it is run in.
 
-use crate::arena::{Arena, ArenaBuilder, ArenaOptimizer};
+use crate::arena::{Arena, ArenaBuilder, OptimizerState};
 use crate::context::Context;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -99,10 +99,10 @@ impl Builder {
     pub(super) fn build(self, context: &Context, seed: u32) -> Result<Declared> {
         let mut arena = ArenaBuilder::new();
         for (name, shape) in &self.parameters {
-            arena.parameter(name, shape)?;
+            arena.add(name, shape)?;
         }
         let arena = arena.build(context)?;
-        let parameters = self.parameters.iter().map(|(name, _)| arena.parameter(name)).collect::<Result<Vec<_>>>()?;
+        let parameters = (0..arena.len()).map(|index| arena.parameter(index)).collect::<Result<Vec<Tensor>>>()?;
         for (number, (tensor, (name, _))) in parameters.iter().zip(&self.parameters).enumerate() {
             let values = initial::parameter(seed, number as u32, name, &tensor.shape());
             tensor.write(0, bytemuck::cast_slice(&values))?;
@@ -116,11 +116,10 @@ impl Builder {
             .collect::<Result<Vec<_>>>()?;
         let optimizer = arena.optimizer(Optimizer::Sgd(Sgd { momentum: 0.9, weight_decay: 1e-4, ..Sgd::default() }))?;
         Ok(Declared {
-            parameter_names: self.parameters.into_iter().map(|(name, _)| name).collect(),
-            parameters,
-            statistic_names: self.statistics.into_iter().map(|(path, _)| path).collect(),
+            statistics_paths: self.statistics.into_iter().map(|(path, _)| path).collect(),
             statistics,
             arena,
+            parameters,
             optimizer,
         })
     }
@@ -138,35 +137,26 @@ struct Statistics {
 
 /// What a model consists of, in memory.
 pub(super) struct Declared {
-    parameter_names: Vec<String>,
-    parameters: Vec<Tensor>,
-    statistic_names: Vec<String>,
-    statistics: Vec<Statistics>,
     arena: Arena,
-    optimizer: ArenaOptimizer,
+    parameters: Vec<Tensor>,
+    optimizer: OptimizerState,
+    statistics: Vec<Statistics>,
+    statistics_paths: Vec<String>,
 }
 
 impl Declared {
-    pub(super) fn parameters(&self) -> usize {
-        self.parameters.iter().map(|parameter| parameter.shape().elements()).sum()
-    }
-
-    pub(super) fn parameter(&self, name: &str) -> Option<&Tensor> {
-        self.parameters.get(self.parameter_names.iter().position(|known| known == name)?)
+    pub(super) fn arena(&self) -> &Arena {
+        &self.arena
     }
 
     pub(super) fn statistic(&self, name: &str) -> Option<&Tensor> {
         let (path, which) = name.rsplit_once('.')?;
-        let statistics = self.statistics.get(self.statistic_names.iter().position(|known| known == path)?)?;
+        let statistics = self.statistics.get(self.statistics_paths.iter().position(|known| known == path)?)?;
         match which {
             "running_mean" => Some(&statistics.mean),
             "running_var" => Some(&statistics.variance),
             _ => None,
         }
-    }
-
-    pub(super) fn clear_gradients(&self) {
-        self.parameters.iter().for_each(Tensor::clear_gradient);
     }
 
     /// One step of the optimizer.
@@ -254,14 +244,14 @@ impl BatchNorm {
         let (scale, shift) = (pass.parameter(self.scale), pass.parameter(self.shift));
         let running = &pass.declared.statistics[self.statistics];
         if pass.mode == Mode::Evaluation {
-            return x.batch_norm_inference(scale, shift, &running.mean, &running.variance, self.epsilon, activation);
+            return x.batch_norm_inference([scale, shift], [&running.mean, &running.variance], self.epsilon, activation);
         }
         let (y, mean, variance) = x.batch_norm(scale, shift, self.epsilon, activation)?;
         let count = (x.shape().elements() / scale.shape().elements()) as f32;
         // The batch is normalized by its biased variance, but the running one follows the unbiased.
         let unbiased = Unary::Affine { scale: count / (count - 1.0).max(1.0), offset: 0.0 };
-        running.mean.blend(&mean.detach(), self.amount)?;
-        running.variance.blend(&variance.detach().unary(unbiased)?, self.amount)?;
+        running.mean.blend(&mean, self.amount)?;
+        running.variance.blend(&variance.unary(unbiased)?, self.amount)?;
         Ok(y)
     }
 }
@@ -291,14 +281,14 @@ impl Embedding {
     }
 }
 
-/// Maxima of square windows.
-pub(super) fn max_pool(x: &Tensor, kernel: usize, stride: usize) -> Result<Tensor> {
-    x.max_pool2d(Window { kernel: [kernel; 2], stride: [stride; 2], ..Window::default() })
+/// Images of half the side: the largest of each 2x2.
+pub(super) fn halve(x: &Tensor) -> Result<Tensor> {
+    x.max_pool2d(Window::square(2))
 }
 
 /// Maxima of 3x3 at every second place, the last window hanging over the edge where it must.
-pub(super) fn shrinking_max_pool(x: &Tensor) -> Result<Tensor> {
-    x.max_pool2d(Window { kernel: [3, 3], stride: [2, 2], ceil: true, ..Window::default() })
+pub(super) fn halve_overlapping(x: &Tensor) -> Result<Tensor> {
+    x.max_pool2d(Window { stride: [2, 2], ceil: true, ..Window::square(3) })
 }
 
 /// `[n, c, h, w]` to `[n, c]`.
@@ -309,16 +299,4 @@ pub(super) fn mean_of_places(x: &Tensor) -> Result<Tensor> {
 
 pub(super) fn concat_channels(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     a.context().concat(&[a, b], 1)
-}
-
-pub(super) fn softmax(x: &Tensor) -> Result<Tensor> {
-    x.softmax()
-}
-
-pub(super) fn cross_entropy(output: &Tensor, classes: &Tensor) -> Result<Tensor> {
-    output.cross_entropy(classes)
-}
-
-pub(super) fn binary_cross_entropy(output: &Tensor, targets: &Tensor) -> Result<Tensor> {
-    output.bce_with_logits(targets)
 }

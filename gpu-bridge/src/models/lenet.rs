@@ -1,6 +1,6 @@
 //! LeNet-5 as it is trained today: rectifiers, maxima, a linear layer at the end.
 
-use super::layer::{Builder, Conv, Linear, Network, Pass, max_pool};
+use super::layer::{Builder, Conv, Linear, Network, Pass, halve};
 use crate::error::Result;
 use crate::op::{Conv2d, Unary};
 use crate::tensor::Tensor;
@@ -27,7 +27,7 @@ impl Network for LeNet {
         let mut x = x.clone();
         for conv in &self.convolutions {
             // A maximum of rectified values is the rectified maximum: a quarter of the work.
-            x = max_pool(&conv.forward(&x, pass)?, 2, 2)?.relu()?;
+            x = halve(&conv.forward(&x, pass)?)?.relu()?;
         }
         let x = x.reshape(&[x.shape()[0], 256])?;
         let x = self.linear[0].forward(&x, Some(Unary::Relu), pass)?;

@@ -1,6 +1,6 @@
 //! SqueezeNet 1.1: fire modules, which squeeze the channels and then expand them in two ways at once.
 
-use super::layer::{Builder, Conv, Network, Pass, concat_channels, mean_of_places, shrinking_max_pool};
+use super::layer::{Builder, Conv, Network, Pass, concat_channels, halve_overlapping, mean_of_places};
 use crate::error::Result;
 use crate::op::Conv2d;
 use crate::tensor::Tensor;
@@ -44,7 +44,7 @@ impl Fire {
 
     fn forward(&self, x: &Tensor, pass: &mut Pass<'_>) -> Result<Tensor> {
         let squeezed = if self.halved {
-            self.squeeze.forward(&shrinking_max_pool(x)?, pass)?
+            self.squeeze.forward(&halve_overlapping(x)?, pass)?
         } else {
             self.squeeze.forward(x, pass)?
         };

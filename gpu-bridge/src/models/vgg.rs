@@ -1,6 +1,6 @@
 //! VGG-11 for 3x32x32: eight convolutions, halved five times, and one linear layer.
 
-use super::layer::{Builder, Conv, Linear, Network, Pass, max_pool};
+use super::layer::{Builder, Conv, Linear, Network, Pass, halve};
 use crate::error::Result;
 use crate::op::Conv2d;
 use crate::tensor::Tensor;
@@ -38,7 +38,7 @@ impl Network for Vgg {
         for (conv, halved) in &self.convolutions {
             x = conv.forward(&x, pass)?;
             // A maximum of rectified values is the rectified maximum: a quarter of the work.
-            x = if *halved { max_pool(&x, 2, 2)?.relu()? } else { x.relu()? };
+            x = if *halved { halve(&x)?.relu()? } else { x.relu()? };
         }
         self.last.forward(&x.reshape(&[x.shape()[0], 512])?, None, pass)
     }
