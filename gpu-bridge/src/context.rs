@@ -143,7 +143,7 @@ impl Context {
             return Err(Error::TapeFull { limit: self.0.limits.tape_nodes });
         }
         let mut outputs = self.execute(&op, inputs)?;
-        if outputs.iter().all(|output| output.dtype() != DType::F32) {
+        if !outputs.iter().any(|output| output.dtype().is_float()) {
             return Ok(outputs);
         }
         if !op.spec().differentiable() {

@@ -34,6 +34,11 @@ impl DType {
         }
     }
 
+    /// Whether gradients can flow through a tensor of this type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F32 | Self::F16)
+    }
+
     /// Whether its values can name rows, classes or columns.
     pub const fn is_index(self) -> bool {
         matches!(self, Self::U8 | Self::I32 | Self::U32)

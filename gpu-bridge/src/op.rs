@@ -25,11 +25,11 @@ mod sparse;
 
 pub use arena::{Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd, WeightedAverage};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
-pub use elementwise::{Binary, Unary, UnaryGradient, UnaryGradientFromOutput};
+pub use elementwise::{Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput};
 pub use layout::{Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient, ScatterAddRows, Slice, TopK, TopKGradient};
 pub use matrix::{Linear, MatMul};
 pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
-pub use reduction::{Reduce, Reducer};
+pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
 pub use sparse::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign};
 
 /// Lists the operations: each is a struct of this name that implements [`Spec`].
@@ -64,8 +64,13 @@ operations! {
     UnaryGradient,
     UnaryGradientFromOutput,
     Binary,
+    BinaryGradient,
+    Compare,
+    Select,
+    Cast,
     // reduction
     Reduce,
+    ArgReduce,
     // layout
     Reshape,
     Permute,

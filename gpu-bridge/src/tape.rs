@@ -153,7 +153,7 @@ impl Node {
             count: Arc::clone(count),
         });
         for (index, output) in outputs.iter_mut().enumerate() {
-            if output.dtype() == DType::F32 {
+            if output.dtype().is_float() {
                 output.set_history(History::Result { node: Arc::clone(&node), output: index });
             }
         }

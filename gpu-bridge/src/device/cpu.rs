@@ -72,7 +72,12 @@ impl Device for Cpu {
             Op::UnaryGradient(op) => elementwise::unary_gradient(op.0, inputs, outputs, run),
             Op::UnaryGradientFromOutput(op) => elementwise::unary_gradient_from_output(op.0, inputs, outputs, run),
             Op::Binary(binary) => elementwise::binary(*binary, inputs, outputs, run),
+            Op::BinaryGradient(op) => elementwise::binary_gradient(op, inputs, outputs, run),
+            Op::Compare(op) => elementwise::compare(op.0, inputs, outputs, run),
+            Op::Select(_) => elementwise::select(inputs, outputs, run),
+            Op::Cast(_) => elementwise::cast(inputs, outputs, run),
             // reduction
+            Op::ArgReduce(op) => reduction::arg_reduce(op, inputs, outputs, run),
             Op::Reduce(reduce) => reduction::reduce(reduce, inputs, outputs, run),
             // layout
             Op::Reshape(_) | Op::Permute(_) | Op::Expand(_) | Op::Slice(_) => {

@@ -1,57 +1,222 @@
-//! Element by element.
+//! Element by element: which function is applied for which operation.
 
+use half::f16;
+
+use super::math;
 use super::memory::{Input, Output};
-use super::simd::vectorized;
+use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::op::{Binary, Spec, Unary};
+use crate::op::{Binary, BinaryGradient, Comparison, Side, Spec, Unary};
 use crate::run::Run;
 
-/// Elements per tile: the operands of one stay in the second-level cache.
-const TILE: usize = 1 << 15;
+mod function;
+mod map;
+mod number;
+mod stream;
+mod walk;
+
+use function::gradient;
+use map::Work::{Heavy, Light};
+pub(super) use map::gather;
+use map::{map, map2, map3};
+use number::Number;
 
 pub(super) fn unary(unary: Unary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
-    let x = inputs[0].floats()?;
+    let (x, y) = ([&inputs[0]], &mut outputs[0]);
     match unary {
-        Unary::Neg => map(x, outputs[0].floats()?, run, |x| -x),
-        Unary::Relu => map(x, outputs[0].floats()?, run, |x| if x > 0.0 { x } else { 0.0 }),
-        _ => Err(Error::Internal { op: unary.name(), reason: "to come".into() }),
+        Unary::Neg => map(Light, x, y, run, |x: f32| -x),
+        Unary::Exp => map(Heavy, x, y, run, math::exp),
+        Unary::Log => map(Heavy, x, y, run, math::log),
+        Unary::Sqrt => map(Light, x, y, run, f32::sqrt),
+        Unary::Rsqrt => map(Light, x, y, run, math::rsqrt),
+        Unary::Abs => map(Light, x, y, run, f32::abs),
+        Unary::Sign => map(Light, x, y, run, function::sign),
+        Unary::Tanh => map(Heavy, x, y, run, math::tanh),
+        Unary::Sigmoid => map(Heavy, x, y, run, math::sigmoid),
+        Unary::Relu => map(Light, x, y, run, function::relu),
+        Unary::Relu6 => map(Light, x, y, run, function::relu6),
+        Unary::Leaky { slope } => map(Light, x, y, run, |x: f32| if x > 0.0 { x } else { slope * x }),
+        Unary::Gelu => map(Heavy, x, y, run, function::gelu),
+        Unary::Silu => map(Heavy, x, y, run, function::silu),
+        Unary::HardSwish => map(Light, x, y, run, function::hard_swish),
+        Unary::HardSigmoid => map(Light, x, y, run, function::hard_sigmoid),
+        Unary::Clamp { low, high } => map(Light, x, y, run, |x| function::clamp(x, low, high)),
+        Unary::Pow { exponent: 2.0 } => map(Light, x, y, run, |x: f32| x * x),
+        Unary::Pow { exponent } => map(Heavy, x, y, run, |x| math::pow(x, exponent)),
+        Unary::Affine { scale, offset } => map(Light, x, y, run, |x: f32| scale * x + offset),
+        Unary::SoftThreshold { threshold } => map(Light, x, y, run, |x| function::soft_threshold(x, threshold)),
     }
 }
 
 pub(super) fn unary_gradient(
     unary: Unary,
-    _inputs: &[Input<'_>],
-    _outputs: &mut [Output<'_>],
-    _run: &Run<'_>,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
 ) -> Result<()> {
-    Err(Error::Internal { op: unary.name(), reason: "to come".into() })
+    let (x, dx) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
+    match unary {
+        Unary::Neg => map2(Light, x, dx, run, |_: f32, dy: f32| -dy),
+        Unary::Exp => map2(Heavy, x, dx, run, gradient::exp),
+        Unary::Log => map2(Light, x, dx, run, |x: f32, dy: f32| dy / x),
+        Unary::Sqrt => map2(Light, x, dx, run, |x: f32, dy: f32| dy * 0.5 / x.sqrt()),
+        Unary::Rsqrt => map2(Light, x, dx, run, gradient::rsqrt),
+        Unary::Abs => map2(Light, x, dx, run, |x, dy: f32| dy * function::sign(x)),
+        Unary::Sign => map2(Light, x, dx, run, |_: f32, _: f32| 0.0_f32),
+        Unary::Tanh => map2(Heavy, x, dx, run, gradient::tanh),
+        Unary::Sigmoid => map2(Heavy, x, dx, run, gradient::sigmoid),
+        Unary::Relu => map2(Light, x, dx, run, gradient::relu),
+        Unary::Relu6 => map2(Light, x, dx, run, gradient::relu6),
+        Unary::Leaky { slope } => map2(Light, x, dx, run, |x: f32, dy: f32| if x > 0.0 { dy } else { slope * dy }),
+        Unary::Gelu => map2(Heavy, x, dx, run, gradient::gelu),
+        Unary::Silu => map2(Heavy, x, dx, run, gradient::silu),
+        Unary::HardSwish => map2(Light, x, dx, run, gradient::hard_swish),
+        Unary::HardSigmoid => map2(Light, x, dx, run, gradient::hard_sigmoid),
+        Unary::Clamp { low, high } => {
+            map2(Light, x, dx, run, |x: f32, dy: f32| if (x < low) | (x > high) { 0.0 } else { dy })
+        }
+        Unary::Pow { exponent: 2.0 } => map2(Light, x, dx, run, |x: f32, dy: f32| dy * 2.0 * x),
+        Unary::Pow { exponent } => map2(Heavy, x, dx, run, |x, dy| gradient::pow_base(x, exponent, dy)),
+        Unary::Affine { scale, .. } => map2(Light, x, dx, run, |_: f32, dy: f32| scale * dy),
+        Unary::SoftThreshold { threshold } => {
+            map2(Light, x, dx, run, |x: f32, dy: f32| if x.abs() <= threshold { 0.0 } else { dy })
+        }
+    }
 }
 
 pub(super) fn unary_gradient_from_output(
     unary: Unary,
-    _inputs: &[Input<'_>],
-    _outputs: &mut [Output<'_>],
-    _run: &Run<'_>,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
 ) -> Result<()> {
-    Err(Error::Internal { op: unary.name(), reason: "to come".into() })
-}
-
-fn map(x: &[f32], y: &mut [f32], run: &Run<'_>, f: impl Fn(f32) -> f32 + Sync) -> Result<()> {
-    run.chunks(y, TILE, |index, y| {
-        let x = &x[index * TILE..][..y.len()];
-        vectorized(|| y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(x)));
-    })
+    let (y, dx) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
+    match unary {
+        Unary::Exp => map2(Light, y, dx, run, |y: f32, dy: f32| dy * y),
+        Unary::Sqrt => map2(Light, y, dx, run, |y: f32, dy: f32| dy * 0.5 / y),
+        Unary::Tanh => map2(Light, y, dx, run, gradient::tanh_from_output),
+        Unary::Sigmoid => map2(Light, y, dx, run, gradient::sigmoid_from_output),
+        // These only ask on which side of a kink it was, or nothing: the output says it as well as the input.
+        Unary::Neg | Unary::Relu | Unary::Relu6 | Unary::Leaky { .. } | Unary::Affine { .. } => {
+            unary_gradient(unary, inputs, outputs, run)
+        }
+        _ => Err(Error::Internal { op: unary.name(), reason: "its gradient needs its input".into() }),
+    }
 }
 
 pub(super) fn binary(binary: Binary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
-    let (a, b) = (inputs[0].floats()?, inputs[1].floats()?);
-    let y = outputs[0].floats()?;
+    let (x, y) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
     match binary {
-        Binary::Add => run.chunks(y, TILE, |index, y| {
-            let (a, b) = (&a[index * TILE..][..y.len()], &b[index * TILE..][..y.len()]);
-            vectorized(|| y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = a + b));
-        }),
-        _ => Err(Error::Internal { op: binary.name(), reason: "to come".into() }),
+        Binary::Add => map2(Light, x, y, run, |a: f32, b: f32| a + b),
+        Binary::Sub => map2(Light, x, y, run, |a: f32, b: f32| a - b),
+        Binary::Mul => map2(Light, x, y, run, |a: f32, b: f32| a * b),
+        Binary::Div => map2(Light, x, y, run, |a: f32, b: f32| a / b),
+        Binary::Maximum => map2(Light, x, y, run, |a: f32, b: f32| if (a > b) | a.is_nan() { a } else { b }),
+        Binary::Minimum => map2(Light, x, y, run, |a: f32, b: f32| if (a < b) | a.is_nan() { a } else { b }),
+        Binary::Pow => map2(Heavy, x, y, run, math::pow),
+    }
+}
+
+pub(super) fn binary_gradient(
+    op: &BinaryGradient,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let (x, dx) = ([&inputs[0], &inputs[1], &inputs[2]], &mut outputs[0]);
+    // The share of an operand in a gradient that goes to the larger one.
+    let share = |above: bool, equal: bool, dy: f32| {
+        if above {
+            dy
+        } else if equal {
+            0.5 * dy
+        } else {
+            0.0
+        }
+    };
+    match (op.of, op.side) {
+        (Binary::Add, _) | (Binary::Sub, Side::First) => map3(Light, x, dx, run, |_: f32, _: f32, dy: f32| dy),
+        (Binary::Sub, Side::Second) => map3(Light, x, dx, run, |_: f32, _: f32, dy: f32| -dy),
+        (Binary::Mul, Side::First) => map3(Light, x, dx, run, |_: f32, b: f32, dy: f32| dy * b),
+        (Binary::Mul, Side::Second) => map3(Light, x, dx, run, |a: f32, _: f32, dy: f32| dy * a),
+        (Binary::Div, Side::First) => map3(Light, x, dx, run, |_: f32, b: f32, dy: f32| dy / b),
+        (Binary::Div, Side::Second) => map3(Light, x, dx, run, |a: f32, b: f32, dy: f32| -(dy / b) * (a / b)),
+        (Binary::Maximum, Side::First) | (Binary::Minimum, Side::Second) => {
+            map3(Light, x, dx, run, |a: f32, b: f32, dy| share(a > b, a == b, dy))
+        }
+        (Binary::Maximum, Side::Second) | (Binary::Minimum, Side::First) => {
+            map3(Light, x, dx, run, |a: f32, b: f32, dy| share(a < b, a == b, dy))
+        }
+        (Binary::Pow, Side::First) => map3(Heavy, x, dx, run, gradient::pow_base),
+        (Binary::Pow, Side::Second) => map3(Heavy, x, dx, run, gradient::pow_exponent),
+    }
+}
+
+pub(super) fn compare(
+    comparison: Comparison,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    match inputs[0].dtype {
+        DType::F32 => compare_typed::<f32>(comparison, inputs, outputs, run),
+        DType::F16 => compare_typed::<f16>(comparison, inputs, outputs, run),
+        DType::U8 => compare_typed::<u8>(comparison, inputs, outputs, run),
+        DType::I32 => compare_typed::<i32>(comparison, inputs, outputs, run),
+        DType::U32 => compare_typed::<u32>(comparison, inputs, outputs, run),
+    }
+}
+
+fn compare_typed<T: Element + PartialOrd>(
+    comparison: Comparison,
+    inputs: &[Input<'_>],
+    outputs: &mut [Output<'_>],
+    run: &Run<'_>,
+) -> Result<()> {
+    let (x, y) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
+    match comparison {
+        Comparison::Eq => map2(Light, x, y, run, |a: T, b: T| u8::from(a == b)),
+        Comparison::Ne => map2(Light, x, y, run, |a: T, b: T| u8::from(a != b)),
+        Comparison::Lt => map2(Light, x, y, run, |a: T, b: T| u8::from(a < b)),
+        Comparison::Le => map2(Light, x, y, run, |a: T, b: T| u8::from(a <= b)),
+        Comparison::Gt => map2(Light, x, y, run, |a: T, b: T| u8::from(a > b)),
+        Comparison::Ge => map2(Light, x, y, run, |a: T, b: T| u8::from(a >= b)),
+    }
+}
+
+pub(super) fn select(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    match inputs[1].dtype {
+        DType::F32 => select_typed::<f32>(inputs, outputs, run),
+        DType::F16 => select_typed::<f16>(inputs, outputs, run),
+        DType::U8 => select_typed::<u8>(inputs, outputs, run),
+        DType::I32 => select_typed::<i32>(inputs, outputs, run),
+        DType::U32 => select_typed::<u32>(inputs, outputs, run),
+    }
+}
+
+fn select_typed<T: Element>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let operands = [&inputs[0], &inputs[1], &inputs[2]];
+    map3(Light, operands, &mut outputs[0], run, |condition: u8, a: T, b: T| if condition != 0 { a } else { b })
+}
+
+pub(super) fn cast(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    match inputs[0].dtype {
+        DType::F32 => cast_from::<f32>(inputs, outputs, run),
+        DType::F16 => cast_from::<f16>(inputs, outputs, run),
+        DType::U8 => cast_from::<u8>(inputs, outputs, run),
+        DType::I32 => cast_from::<i32>(inputs, outputs, run),
+        DType::U32 => cast_from::<u32>(inputs, outputs, run),
+    }
+}
+
+fn cast_from<T: Number>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let (x, y) = ([&inputs[0]], &mut outputs[0]);
+    match y.dtype {
+        DType::F32 => map(Light, x, y, run, T::to_f32),
+        DType::F16 => map(Light, x, y, run, |x: T| f16::from_f32(x.to_f32())),
+        DType::U8 => map(Light, x, y, run, T::to_u8),
+        DType::I32 => map(Light, x, y, run, T::to_i32),
+        DType::U32 => map(Light, x, y, run, T::to_u32),
     }
 }
 
