@@ -4,6 +4,7 @@ use half::f16;
 
 use super::math;
 use super::memory::{Input, Output};
+use super::simd::vectorized;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::op::{Binary, BinaryGradient, Comparison, Side, Spec, Unary};
@@ -223,7 +224,30 @@ fn cast_from<T: Number>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &
 /// Applies an activation where the values lie.
 pub(super) fn activate(unary: Unary, values: &mut [f32]) {
     match unary {
-        Unary::Relu => vectorized(|| values.iter_mut().for_each(|x| *x = if *x > 0.0 { *x } else { 0.0 })),
-        _ => {}
+        Unary::Neg => each(values, |x| -x),
+        Unary::Exp => each(values, math::exp),
+        Unary::Log => each(values, math::log),
+        Unary::Sqrt => each(values, f32::sqrt),
+        Unary::Rsqrt => each(values, math::rsqrt),
+        Unary::Abs => each(values, f32::abs),
+        Unary::Sign => each(values, function::sign),
+        Unary::Tanh => each(values, math::tanh),
+        Unary::Sigmoid => each(values, math::sigmoid),
+        Unary::Relu => each(values, function::relu),
+        Unary::Relu6 => each(values, function::relu6),
+        Unary::Leaky { slope } => each(values, |x| if x > 0.0 { x } else { slope * x }),
+        Unary::Gelu => each(values, function::gelu),
+        Unary::Silu => each(values, function::silu),
+        Unary::HardSwish => each(values, function::hard_swish),
+        Unary::HardSigmoid => each(values, function::hard_sigmoid),
+        Unary::Clamp { low, high } => each(values, |x| function::clamp(x, low, high)),
+        Unary::Pow { exponent } => each(values, |x| math::pow(x, exponent)),
+        Unary::Affine { scale, offset } => each(values, |x| scale * x + offset),
+        Unary::SoftThreshold { threshold } => each(values, |x| function::soft_threshold(x, threshold)),
     }
+}
+
+#[inline(always)]
+fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
+    vectorized(|| values.iter_mut().for_each(|x| *x = function(*x)));
 }
