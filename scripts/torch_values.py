@@ -26,7 +26,7 @@ CASES = {
         4,
         5,
         0.001,
-        ["conv1.weight", "bn1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.weight"],
+        ["conv1.weight", "layer3.0.bn1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.weight"],
     ),
     "resnet34": (4, 2, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
     "mobilenetv3s": (

@@ -41,34 +41,47 @@ impl Digest {
     }
 }
 
-/// Trains as the stored values were made, and compares. The loss of step `i` may be off by `tolerances[i]` of itself.
-fn compare(kind: ModelKind, tolerances: [f64; 5]) {
+/// How far off values may be, as a share of themselves.
+#[derive(Clone, Copy)]
+struct Tolerance {
+    /// Of the loss of each step.
+    losses: [f64; 5],
+    /// Of gradients and running statistics.
+    tensors: f64,
+}
+
+/// What five steps of float32 stay within, with room to spare.
+const SMOOTH: Tolerance = Tolerance { losses: [1e-4; 5], tensors: 1e-4 };
+
+/// Batch normalization over few samples magnifies every rounding.
+const NORMALIZED: Tolerance = Tolerance { losses: [1e-3, 1e-3, 1e-2, 1e-2, 1e-2], tensors: 1e-3 };
+
+/// Among millions of rectified values some are so close to zero that rounding moves them across, and their gradient
+/// comes or goes: noise of 1e-6 in the convolutions moves gradients of the first layers by 1e-3, in float64 too.
+const RESIDUAL: Tolerance = Tolerance { losses: [1e-3, 5e-3, 1e-2, 1e-2, 1e-2], tensors: 5e-3 };
+
+/// Trains as the stored values were made, and compares.
+fn compare(kind: ModelKind, tolerance: Tolerance) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stored").join(format!("{kind}.json"));
     let stored: Stored = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
     assert_eq!(stored.model, kind.name());
     let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(2)), Limits::default());
     let mut model = Model::new(&context, kind, 0).unwrap().without_dropout();
     let batch = kind.batch(&context, stored.batch, 0).unwrap();
-    for (step, (expected, tolerance)) in stored.losses.iter().zip(tolerances).enumerate() {
+    for (step, (expected, allowed)) in stored.losses.iter().zip(tolerance.losses).enumerate() {
         let loss = f64::from(model.step(&batch, stored.rate).unwrap().item().unwrap());
-        assert!((loss - expected).abs() <= tolerance * expected, "step {step}: loss {loss}, PyTorch's is {expected}");
+        assert!((loss - expected).abs() <= allowed * expected, "step {step}: loss {loss}, PyTorch's is {expected}");
         if step == 0 {
             for gradient in &stored.gradients {
                 let parameter = model.arena().named(&gradient.name).unwrap();
-                gradient.assert_matches(&parameter.gradient().unwrap(), 1e-3);
+                gradient.assert_matches(&parameter.gradient().unwrap(), tolerance.tensors);
             }
         }
     }
     for statistic in &stored.statistics {
-        statistic.assert_matches(model.statistic(&statistic.name).unwrap(), 1e-3);
+        statistic.assert_matches(model.statistic(&statistic.name).unwrap(), tolerance.tensors);
     }
 }
-
-/// What five steps of float32 stay within, with room to spare.
-const SMOOTH: [f64; 5] = [1e-3; 5];
-
-/// Batch normalization over few samples magnifies every rounding.
-const NORMALIZED: [f64; 5] = [1e-3, 1e-3, 1e-2, 1e-2, 1e-2];
 
 #[test]
 fn logistic_regression_trains_as_in_pytorch() {
@@ -87,12 +100,12 @@ fn lenet_trains_as_in_pytorch() {
 
 #[test]
 fn resnet18_trains_as_in_pytorch() {
-    compare(ModelKind::ResNet18, NORMALIZED);
+    compare(ModelKind::ResNet18, RESIDUAL);
 }
 
 #[test]
 fn resnet34_trains_as_in_pytorch() {
-    compare(ModelKind::ResNet34, NORMALIZED);
+    compare(ModelKind::ResNet34, RESIDUAL);
 }
 
 #[test]

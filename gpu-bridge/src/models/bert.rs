@@ -46,7 +46,7 @@ impl Attention {
         };
         let depth = width / HEADS;
         // The heads beside each other, `[batch, head, token, depth]`: a view, which products take as it is.
-        let mut heads = |projection: &Linear| -> Result<Tensor> {
+        let heads = |projection: &Linear| -> Result<Tensor> {
             projection.forward(x, None, pass)?.reshape(&[batch, tokens, HEADS, depth])?.permute(&[0, 2, 1, 3])
         };
         let (query, key, value) = (heads(&self.query)?, heads(&self.key)?, heads(&self.value)?);
