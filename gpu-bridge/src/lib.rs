@@ -5,6 +5,7 @@
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
 //! - [`tape`]: autograd
 //! - [`models`]: networks that people train, ready made
+//! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
 //! - [`device`]: the trait, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
 //!
@@ -22,6 +23,7 @@
 //! # Ok::<(), weft_gpu::Error>(())
 //! ```
 
+pub mod arena;
 mod context;
 pub mod crew;
 pub mod device;
@@ -35,6 +37,7 @@ mod shape;
 pub mod tape;
 mod tensor;
 
+pub use arena::{Arena, ArenaBuilder, OptimizerState};
 pub use context::{Context, Limits, NoGrad, Tensors};
 pub use crew::Crew;
 pub use dtype::{DType, Element};

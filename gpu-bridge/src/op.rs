@@ -23,10 +23,18 @@ mod random;
 mod reduction;
 mod sparse;
 
-pub use arena::{Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd, WeightedAverage};
+pub use arena::{
+    Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
+    WeightedAverage,
+};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
-pub use elementwise::{Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput};
-pub use layout::{Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient, ScatterAddRows, Slice, TopK, TopKGradient};
+pub use elementwise::{
+    Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
+};
+pub use layout::{
+    Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
+    ScatterAddRows, Slice, TopK, TopKGradient,
+};
 pub use matrix::{Linear, MatMul};
 pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};

@@ -57,6 +57,17 @@ impl Leaf {
         self.lock().filled = false;
     }
 
+    /// Makes the gradient zero if nothing has reached it.
+    pub(crate) fn settle(&self, context: &Context) -> Result<()> {
+        let mut gradient = self.lock();
+        if let (Some(slot), false) = (&gradient.tensor, gradient.filled) {
+            let zeros = Fill { shape: slot.shape(), dtype: DType::F32, value: 0.0 };
+            context.execute_into(&Op::Fill(zeros), &[], slot)?;
+            gradient.filled = true;
+        }
+        Ok(())
+    }
+
     fn lock(&self) -> MutexGuard<'_, LeafGradient> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

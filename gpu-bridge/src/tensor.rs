@@ -122,6 +122,14 @@ impl Tensor {
         }
     }
 
+    /// Makes the gradient of a parameter zero if there is none, in the place that it was given.
+    pub(crate) fn settle_gradient(&self) -> Result<()> {
+        match self.history.as_ref().and_then(History::leaf) {
+            Some(leaf) => leaf.settle(&self.context),
+            None => Ok(()),
+        }
+    }
+
     /// Computes the gradients of all parameters that this loss descends from.
     pub fn backward(&self) -> Result<()> {
         crate::tape::backward(self, None)

@@ -20,7 +20,7 @@ impl Tensor {
         self.context.run(Blend { amount }, &[self, from]).map(drop)
     }
 
-    /// One step of an optimizer on these weights. See [`Arena::optimizer`](crate::Optimizer) for one that keeps
+    /// One step of an optimizer on these weights. See [`Arena::optimizer`](crate::Arena::optimizer) for one that keeps
     /// the states.
     pub fn optimize(&self, step: Optimize, states: &[&Self], gradients: &Self) -> Result<()> {
         let mut inputs = vec![self];

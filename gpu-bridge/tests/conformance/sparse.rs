@@ -1,7 +1,10 @@
 //! Sparse rows (CSR), and the two steps of k-means.
 
-use weft_gpu::DType;
+use std::sync::Arc;
+
+use weft_gpu::device::cpu::Cpu;
 use weft_gpu::op::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign, Op};
+use weft_gpu::{Context, Crew, DType, Error, Limits, Tensor};
 
 use crate::array::{Array, unit};
 use crate::case::{Case, EXACT, Refusal, f32, of, within};
@@ -261,4 +264,80 @@ pub fn refusals() -> Vec<Refusal> {
         Refusal::new(accumulate(1 << 39), &[f32(&[2, 3]), u32(2)], "too large"),
     ]);
     refusals
+}
+
+fn context() -> Context {
+    Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(2)), Limits::default())
+}
+
+/// What each of the three products says of these offsets and columns, for three rows and four columns.
+fn hostile(offsets: &[u32], columns: &[u32]) -> Vec<Error> {
+    let context = context();
+    let offsets = context.tensor(&[offsets.len()], offsets).unwrap();
+    let columns = context.tensor(&[columns.len()], columns).unwrap();
+    let values = context.zeros(&columns.shape()).unwrap();
+    let mut errors = Vec::new();
+    for wide in [1, 2, 20] {
+        let (x, r) = (context.zeros(&[4, wide]).unwrap(), context.zeros(&[3, wide]).unwrap());
+        let run = |op: Op, inputs: [&Tensor; 4]| context.run(op, &inputs).unwrap_err();
+        errors.push(run(CsrMatMul.into(), [&offsets, &columns, &values, &x]));
+        errors.push(run(CsrTransposedMatMul { columns: 4 }.into(), [&offsets, &columns, &values, &r]));
+        errors.push(run(CsrValuesGradient.into(), [&offsets, &columns, &x, &r]));
+    }
+    errors
+}
+
+#[test]
+fn offsets_that_are_no_rows_are_refused() {
+    for (offsets, says) in [
+        ([1, 2, 3, 4], "the first offset is 1, not 0"),
+        ([0, 2, 1, 4], "the offsets fall at row 1"),
+        ([0, u32::MAX, 1, 4], "the offsets fall at row 1"),
+        ([0, 5, 5, 4], "the offsets fall at row 2"),
+        ([0, 1, 2, 3], "the last offset is 3, there are 4 stored values"),
+        ([0, 1, 2, u32::MAX], "there are 4 stored values"),
+    ] {
+        for error in hostile(&offsets, &[0, 1, 2, 3]) {
+            assert!(error.to_string().contains(says), "{offsets:?}: {error}");
+        }
+    }
+}
+
+#[test]
+fn columns_that_are_not_there_are_refused_and_the_first_is_named() {
+    for columns in [[0, 4, 9, 0], [3, 2, 4, u32::MAX]] {
+        for error in hostile(&[0, 2, 2, 4], &columns) {
+            assert!(matches!(error, Error::IndexOutOfRange { what: "column", index: 4, count: 4, .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_column_is_named_whichever_thread_finds_it() {
+    let context = context();
+    let rows = 20_000;
+    let offsets: Vec<u32> = (0..=rows).map(|row| row * 4).collect();
+    let mut columns = vec![1_u32; rows as usize * 4];
+    (columns[30_001], columns[60_000]) = (7, 8);
+    let offsets = context.tensor(&[offsets.len()], &offsets).unwrap();
+    let columns = context.tensor(&[columns.len()], &columns).unwrap();
+    let values = context.zeros(&columns.shape()).unwrap();
+    let (x, r) = (context.zeros(&[4]).unwrap(), context.zeros(&[rows as usize]).unwrap());
+    for _ in 0..20 {
+        for error in [
+            values.csr_matmul(&offsets, &columns, &x).unwrap_err(),
+            values.csr_transposed_matmul(&offsets, &columns, &r, 4).unwrap_err(),
+        ] {
+            assert!(matches!(error, Error::IndexOutOfRange { index: 7, .. }), "{error}");
+        }
+    }
+}
+
+#[test]
+fn clusters_that_are_not_there_are_refused() {
+    let context = context();
+    let points = context.zeros(&[3, 2]).unwrap();
+    let assignment = context.tensor(&[3], &[0, u32::MAX, 2]).unwrap();
+    let error = points.kmeans_accumulate(&assignment, 2).unwrap_err();
+    assert!(matches!(error, Error::IndexOutOfRange { what: "cluster", index: 4_294_967_295, count: 2, .. }), "{error}");
 }

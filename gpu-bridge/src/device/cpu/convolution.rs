@@ -2,11 +2,13 @@
 //!
 //! - [`winograd`]: 3 x 3 with stride 1 and enough channels
 //! - [`depthwise`]: one channel per group
-//! - [`columns`]: everything else forward, and the gradient of the input at stride 1, which is a convolution too
-//! - [`scatter`]: the gradient of the input at other strides
-//! - [`weight`]: the gradient of the weight
+//! - [`shifted`]: other kernels on images that are not too small, and the gradient of the weight there
+//! - [`columns`]: everything else forward
+//! - [`scatter`]: the gradient of the input at strides above 1; at stride 1 it is a convolution too
+//! - [`weight`]: the gradient of the weight for what is left
 
 use super::memory::{Input, Output};
+use super::panel::ROWS;
 use crate::error::Result;
 use crate::op::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 use crate::run::Run;
@@ -15,6 +17,7 @@ use crate::shape::Shape;
 mod columns;
 mod depthwise;
 mod scatter;
+mod shifted;
 mod weight;
 mod winograd;
 
@@ -165,8 +168,40 @@ fn convolve(
     } else if winograd::suits(geometry) {
         winograd::forward(geometry, x, weight, bias, y, run)
     } else {
-        columns::forward(&geometry.flattened(), x, weight, bias, y, run)
+        let geometry = &geometry.flattened();
+        let mut packed = run.scratch(geometry.groups * geometry.outputs.div_ceil(ROWS) * geometry.depth() * ROWS)?;
+        pack_weight(geometry, weight, packed.floats(), run)?;
+        if shifted::suits(geometry) {
+            shifted::forward(geometry, x, packed.floats(), bias, y, run)
+        } else {
+            columns::forward(geometry, x, packed.floats(), bias, y, run)
+        }
     }
+}
+
+/// Lays the weight out as panels of output channels.
+fn pack_weight(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
+    let (depth, taps) = (geometry.depth(), geometry.taps());
+    let row_panels = geometry.outputs.div_ceil(ROWS);
+    // A panel takes less than a microsecond unless it is long.
+    let together = ((1 << 14) / (depth * ROWS).max(1)).max(1);
+    run.chunks(packed, together * depth * ROWS, |piece, packed| {
+        for (index, packed) in packed.chunks_exact_mut(depth * ROWS).enumerate() {
+            let panel = piece * together + index;
+            let (group, first) = (panel / row_panels, panel % row_panels * ROWS);
+            for (row, output) in (first..first + ROWS).enumerate() {
+                if output >= geometry.outputs {
+                    packed.iter_mut().skip(row).step_by(ROWS).for_each(|place| *place = 0.0);
+                    continue;
+                }
+                for input in 0..geometry.inputs {
+                    for tap in 0..taps {
+                        packed[(input * taps + tap) * ROWS + row] = weight.at(geometry, group, output, input, tap);
+                    }
+                }
+            }
+        }
+    })
 }
 
 pub(super) fn gradient_input(
@@ -185,7 +220,8 @@ pub(super) fn gradient_input(
     if geometry.is_depthwise() {
         return depthwise::gradient_input(&geometry, dy, weight, dx, run);
     }
-    match geometry.reversed() {
+    // Near the edges a reversed convolution mostly multiplies zeros.
+    match geometry.reversed().filter(|_| 2 * geometry.from_plane() <= 3 * geometry.to_plane()) {
         Some(reversed) => convolve(&reversed, dy, Weight { data: weight, reversed: true }, None, dx, run),
         None => scatter::gradient_input(&geometry, dy, weight, dx, run),
     }
@@ -209,6 +245,24 @@ pub(super) fn gradient_weight(
     } else if winograd::suits_weight(&geometry) {
         winograd::gradient_weight(&geometry, x, dy, dw, run)
     } else {
-        weight::gradient(&geometry.flattened(), x, dy, dw, run)
+        let geometry = &geometry.flattened();
+        if shifted::suits(geometry) {
+            shifted::gradient_weight(geometry, x, dy, dw, run)
+        } else {
+            weight::gradient(geometry, x, dy, dw, run)
+        }
     }
+}
+
+/// The sum of parts of one size, in order.
+fn add_parts(parts: &[f32], into: &mut [f32], run: &Run<'_>) -> Result<()> {
+    const PIECE: usize = 1 << 14;
+    let size = into.len();
+    run.chunks(into, PIECE, |index, into| {
+        let at = index * PIECE;
+        into.copy_from_slice(&parts[at..at + into.len()]);
+        for part in parts.chunks_exact(size).skip(1) {
+            into.iter_mut().zip(&part[at..]).for_each(|(sum, more)| *sum += more);
+        }
+    })
 }

@@ -104,37 +104,111 @@ unsafe fn dots_avx2(
     a: [*const f32; DOT_ROWS],
     b: [*const f32; DOT_COLUMNS],
 ) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
-    use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps};
+    use std::arch::x86_64::{
+        _mm_add_ps, _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
+        _mm256_loadu_ps, _mm256_setzero_ps,
+    };
     let mut sums = [[_mm256_setzero_ps(); DOT_COLUMNS]; DOT_ROWS];
     let whole = depth / 8 * 8;
     let mut at = 0;
     while at < whole {
+        // Twelve sums, three rows and one column at a time: all sixteen registers.
         // SAFETY: `at + 8` is at most `depth`.
         unsafe {
-            let columns = b.map(|row| _mm256_loadu_ps(row.add(at)));
-            for (row, sums) in a.iter().zip(&mut sums) {
-                let factor = _mm256_loadu_ps(row.add(at));
-                for (sum, column) in sums.iter_mut().zip(columns) {
-                    *sum = _mm256_fmadd_ps(factor, column, *sum);
+            let rows = [_mm256_loadu_ps(a[0].add(at)), _mm256_loadu_ps(a[1].add(at)), _mm256_loadu_ps(a[2].add(at))];
+            for (column, b) in b.iter().enumerate() {
+                let factor = _mm256_loadu_ps(b.add(at));
+                for (row, values) in rows.iter().enumerate() {
+                    sums[row][column] = _mm256_fmadd_ps(*values, factor, sums[row][column]);
                 }
             }
         }
         at += 8;
     }
     let mut result = [[0.0; DOT_COLUMNS]; DOT_ROWS];
-    for (row, sums) in sums.iter().enumerate() {
-        for (column, sum) in sums.iter().enumerate() {
-            let mut lanes = [0.0_f32; 8];
-            // SAFETY: eight floats have room in eight floats.
-            unsafe { _mm256_storeu_ps(lanes.as_mut_ptr(), *sum) };
-            let mut total =
-                ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
-            for at in whole..depth {
+    for (result, sums) in result.iter_mut().zip(&sums) {
+        let pairs = _mm256_hadd_ps(_mm256_hadd_ps(sums[0], sums[1]), _mm256_hadd_ps(sums[2], sums[3]));
+        let total = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
+        // SAFETY: four floats have room in four floats.
+        unsafe { _mm_storeu_ps(result.as_mut_ptr(), total) };
+    }
+    for at in whole..depth {
+        for (result, a) in result.iter_mut().zip(a) {
+            for (result, b) in result.iter_mut().zip(b) {
                 // SAFETY: `at` is below `depth`.
-                total += unsafe { *a[row].add(at) * *b[column].add(at) };
+                *result += unsafe { *a.add(at) * *b.add(at) };
             }
-            result[row][column] = total;
         }
     }
     result
+}
+
+/// Where each step of the depth is found, relative to the first.
+#[derive(Clone, Copy)]
+pub(super) struct Offsets<'a> {
+    steps: &'a [u32],
+    reach: usize,
+}
+
+impl<'a> Offsets<'a> {
+    pub(super) fn new(steps: &'a [u32]) -> Self {
+        Self { steps, reach: steps.iter().copied().max().unwrap_or(0) as usize }
+    }
+
+    pub(super) fn get(&self, step: usize) -> usize {
+        self.steps[step] as usize
+    }
+}
+
+/// Like [`multiply`] with columns that lie side by side already, each step of the depth at an offset of its own.
+#[inline]
+pub(super) fn multiply_at(rows: &[f32], source: &[f32], offsets: Offsets<'_>, block: &mut Block) {
+    let depth = offsets.steps.len();
+    let rows = &rows[..depth * ROWS];
+    assert!(offsets.reach + LANES <= source.len(), "every step lies inside the source");
+    #[cfg(target_arch = "x86_64")]
+    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+        // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
+        return unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), offsets.steps, block) };
+    }
+    vectorized(|| {
+        *block = [[0.0; LANES]; ROWS];
+        for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
+            let column = &source[offset as usize..][..LANES];
+            for (sums, &factor) in block.iter_mut().zip(row) {
+                sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+            }
+        }
+    });
+}
+
+/// # Safety
+/// The panel has as many steps as there are offsets, and at each there are [`LANES`] elements.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn multiply_at_avx2(mut rows: *const f32, source: *const f32, offsets: &[u32], block: &mut Block) {
+    use std::arch::x86_64::{
+        _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
+    };
+    let mut sums = [[_mm256_setzero_ps(); 2]; ROWS];
+    for &offset in offsets {
+        // SAFETY: by the contract.
+        unsafe {
+            let columns = source.add(offset as usize);
+            let (low, high) = (_mm256_loadu_ps(columns), _mm256_loadu_ps(columns.add(8)));
+            for (row, sum) in sums.iter_mut().enumerate() {
+                let factor = _mm256_broadcast_ss(&*rows.add(row));
+                sum[0] = _mm256_fmadd_ps(factor, low, sum[0]);
+                sum[1] = _mm256_fmadd_ps(factor, high, sum[1]);
+            }
+            rows = rows.add(ROWS);
+        }
+    }
+    for (row, sum) in block.iter_mut().zip(sums) {
+        // SAFETY: a row is two vectors long.
+        unsafe {
+            _mm256_storeu_ps(row.as_mut_ptr(), sum[0]);
+            _mm256_storeu_ps(row.as_mut_ptr().add(8), sum[1]);
+        }
+    }
 }

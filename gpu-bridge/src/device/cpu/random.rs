@@ -55,21 +55,33 @@ fn count<T: Element>(op: &Iota, output: &mut Output<'_>, run: &Run<'_>, f: impl 
 pub(super) fn uniform(op: &Uniform, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let (low, span, highest) = (op.low, op.high - op.low, op.high.next_down());
     run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
-        generate(op.stream, tile, y, |words, y, _| {
-            let words = interleave(words.map(|word| word.map(|bits| (bits >> 8) as f32 * UNIT)));
-            y.iter_mut().zip(&words).for_each(|(y, &u)| *y = (low + span * u).min(highest));
-        });
+        generate(
+            op.stream,
+            tile,
+            y,
+            #[inline(always)]
+            |words, y, _| {
+                let words = interleave(words.map(|word| word.map(|bits| (bits >> 8) as f32 * UNIT)));
+                y.iter_mut().zip(&words).for_each(|(y, &u)| *y = (low + span * u).min(highest));
+            },
+        );
     })
 }
 
 pub(super) fn normal(op: &Normal, outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let (mean, deviation) = (op.mean, op.deviation);
     run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
-        generate(op.stream, tile, y, |[a, b, c, d], y, _| {
-            let ([x0, x1], [x2, x3]) = (normal::pair(a, b), normal::pair(c, d));
-            let normal = interleave([x0, x1, x2, x3]);
-            y.iter_mut().zip(&normal).for_each(|(y, &x)| *y = mean + deviation * x);
-        });
+        generate(
+            op.stream,
+            tile,
+            y,
+            #[inline(always)]
+            |[a, b, c, d], y, _| {
+                let ([x0, x1], [x2, x3]) = (normal::pair(a, b), normal::pair(c, d));
+                let normal = interleave([x0, x1, x2, x3]);
+                y.iter_mut().zip(&normal).for_each(|(y, &x)| *y = mean + deviation * x);
+            },
+        );
     })
 }
 
@@ -78,21 +90,27 @@ pub(super) fn dropout(op: &Dropout, inputs: &[Input<'_>], outputs: &mut [Output<
     let (threshold, scale) = (op.threshold(), op.scale());
     run.chunks(outputs[0].floats()?, RANDOM_TILE, |tile, y| {
         let x = &x[tile * RANDOM_TILE..][..y.len()];
-        generate(op.stream, tile, y, |words, y, at| {
-            let words = interleave(words);
-            let x = &x[at..][..y.len()];
-            for ((y, &x), &bits) in y.iter_mut().zip(x).zip(&words) {
-                *y = if bits >= threshold { x * scale } else { 0.0 };
-            }
-        });
+        generate(
+            op.stream,
+            tile,
+            y,
+            #[inline(always)]
+            |words, y, at| {
+                let words = interleave(words);
+                let x = &x[at..][..y.len()];
+                for ((y, &x), &bits) in y.iter_mut().zip(x).zip(&words) {
+                    *y = if bits >= threshold { x * scale } else { 0.0 };
+                }
+            },
+        );
     })
 }
 
 /// A number of 24 bits times this is in `[0, 1)`.
 const UNIT: f32 = 1.0 / (1 << 24) as f32;
 
-/// How many blocks are made at a time.
-const LANES: usize = 16;
+/// How many blocks are made at a time: enough that the compiler makes a loop of vectors of it.
+const LANES: usize = 64;
 
 /// One word of each of as many blocks.
 type Lanes<T> = [T; LANES];
@@ -121,36 +139,34 @@ fn generate(stream: Stream, tile: usize, y: &mut [f32], body: impl Fn([Lanes<u32
 /// Consecutive blocks of a stream: all first words, all second words and so on.
 #[inline(always)]
 fn blocks(stream: Stream, first: u64) -> [Lanes<u32>; 4] {
-    let [mut c0, mut c1, mut c2, mut c3] = [[0_u32; LANES]; 4];
+    let mut words = [[0; LANES]; 4];
+    let [w0, w1, w2, w3] = &mut words;
+    let halves = |wide: u64| (wide as u32, (wide >> 32) as u32);
+    let (first, first_high) = halves(first);
     for lane in 0..LANES {
-        let block = first.wrapping_add(lane as u64);
-        (c0[lane], c1[lane]) = (block as u32, (block >> 32) as u32);
-        (c2[lane], c3[lane]) = (stream.offset as u32, (stream.offset >> 32) as u32);
-    }
-    let (mut k0, mut k1) = (stream.seed as u32, (stream.seed >> 32) as u32);
-    for _ in 0..Stream::ROUNDS {
-        for lane in 0..LANES {
-            let p = u64::from(Stream::MULTIPLIERS[0]) * u64::from(c0[lane]);
-            let q = u64::from(Stream::MULTIPLIERS[1]) * u64::from(c2[lane]);
-            c0[lane] = (q >> 32) as u32 ^ c1[lane] ^ k0;
-            c1[lane] = q as u32;
-            c2[lane] = (p >> 32) as u32 ^ c3[lane] ^ k1;
-            c3[lane] = p as u32;
+        let mut c0 = first.wrapping_add(lane as u32);
+        let mut c1 = first_high.wrapping_add(u32::from(c0 < first));
+        let (mut c2, mut c3) = halves(stream.offset);
+        let (mut k0, mut k1) = halves(stream.seed);
+        for _ in 0..Stream::ROUNDS {
+            let p = u64::from(Stream::MULTIPLIERS[0]) * u64::from(c0);
+            let q = u64::from(Stream::MULTIPLIERS[1]) * u64::from(c2);
+            (c0, c1) = ((q >> 32) as u32 ^ c1 ^ k0, q as u32);
+            (c2, c3) = ((p >> 32) as u32 ^ c3 ^ k1, p as u32);
+            k0 = k0.wrapping_add(Stream::KEY_STEPS[0]);
+            k1 = k1.wrapping_add(Stream::KEY_STEPS[1]);
         }
-        k0 = k0.wrapping_add(Stream::KEY_STEPS[0]);
-        k1 = k1.wrapping_add(Stream::KEY_STEPS[1]);
+        (w0[lane], w1[lane], w2[lane], w3[lane]) = (c0, c1, c2, c3);
     }
-    [c0, c1, c2, c3]
+    words
 }
 
 /// Block after block.
 #[inline(always)]
-fn interleave<T: Copy + Default>(words: [Lanes<T>; 4]) -> [T; 4 * LANES] {
+fn interleave<T: Copy + Default>([w0, w1, w2, w3]: [Lanes<T>; 4]) -> [T; 4 * LANES] {
     let mut mixed = [T::default(); 4 * LANES];
-    for lane in 0..LANES {
-        for (word, lanes) in words.iter().enumerate() {
-            mixed[4 * lane + word] = lanes[lane];
-        }
+    for (lane, block) in mixed.chunks_exact_mut(4).enumerate() {
+        block.copy_from_slice(&[w0[lane], w1[lane], w2[lane], w3[lane]]);
     }
     mixed
 }

@@ -3,7 +3,7 @@
 //! The pixels are gathered straight into the panels that are multiplied, a cache-sized piece at a time, so no matrix of
 //! all of them is ever made. Outputs of the whole batch are counted through, so that small images fill panels too.
 
-use super::{Geometry, Weight};
+use super::Geometry;
 use crate::device::cpu::panel::{self, Block, LANES, ROWS};
 use crate::error::Result;
 use crate::run::{Parts, Run};
@@ -17,19 +17,17 @@ const SMALL_TILE: usize = 1 << 19;
 /// The most pieces that the output channels are cut into where there are few pixels.
 const ROW_PIECES: usize = 4;
 
+/// Forward, with the weight packed as panels of rows.
 pub(super) fn forward(
     geometry: &Geometry,
     x: &[f32],
-    weight: Weight<'_>,
+    packed: &[f32],
     bias: Option<&[f32]>,
     y: &mut [f32],
     run: &Run<'_>,
 ) -> Result<()> {
     let depth = geometry.depth();
     let row_panels = geometry.outputs.div_ceil(ROWS);
-    let mut packed = run.scratch(geometry.groups * row_panels * depth * ROWS)?;
-    pack_weight(geometry, weight, packed.floats(), run)?;
-    let packed = &*packed.floats();
 
     let columns = geometry.images * geometry.to_plane();
     let panels = columns.div_ceil(LANES);
@@ -66,31 +64,6 @@ pub(super) fn forward(
                 }
             }
             first += count;
-        }
-    })
-}
-
-/// Lays the weight out as panels of output channels.
-fn pack_weight(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
-    let (depth, taps) = (geometry.depth(), geometry.taps());
-    let row_panels = geometry.outputs.div_ceil(ROWS);
-    // A panel takes less than a microsecond unless it is long.
-    let together = ((1 << 14) / (depth * ROWS).max(1)).max(1);
-    run.chunks(packed, together * depth * ROWS, |piece, packed| {
-        for (index, packed) in packed.chunks_exact_mut(depth * ROWS).enumerate() {
-            let panel = piece * together + index;
-            let (group, first) = (panel / row_panels, panel % row_panels * ROWS);
-            for (row, output) in (first..first + ROWS).enumerate() {
-                if output >= geometry.outputs {
-                    packed.iter_mut().skip(row).step_by(ROWS).for_each(|place| *place = 0.0);
-                    continue;
-                }
-                for input in 0..geometry.inputs {
-                    for tap in 0..taps {
-                        packed[(input * taps + tap) * ROWS + row] = weight.at(geometry, group, output, input, tap);
-                    }
-                }
-            }
         }
     })
 }

@@ -44,13 +44,23 @@ pub(super) fn gradient_input(
 /// Adds what every output sends back through one tap.
 fn add_tap(geometry: &Geometry, tap: usize, products: &[f32], channel: &mut [f32]) {
     let (down, over) = (tap / geometry.kernel[1], tap % geometry.kernel[1]);
+    let (stride, width) = (geometry.stride[1], geometry.from[1]);
+    // The outputs that look inside the input lie side by side.
+    let shift = over * geometry.dilation[1];
+    let first = geometry.padding[1].saturating_sub(shift).div_ceil(stride);
+    let last = (width + geometry.padding[1]).saturating_sub(shift).div_ceil(stride).min(geometry.to[1]);
+    if first >= last {
+        return;
+    }
+    let start = first * stride + shift - geometry.padding[1];
     for (row, products) in products.chunks_exact(geometry.to[1]).enumerate() {
         let Some(source_row) = geometry.source(0, row, down) else { continue };
-        let line = &mut channel[source_row * geometry.from[1]..][..geometry.from[1]];
-        for (across, product) in products.iter().enumerate() {
-            if let Some(source) = geometry.source(1, across, over) {
-                line[source] += product;
-            }
+        let line = &mut channel[source_row * width + start..(source_row + 1) * width];
+        let products = &products[first..last];
+        if stride == 1 {
+            line.iter_mut().zip(products).for_each(|(into, product)| *into += product);
+        } else {
+            line.iter_mut().step_by(stride).zip(products).for_each(|(into, product)| *into += product);
         }
     }
 }

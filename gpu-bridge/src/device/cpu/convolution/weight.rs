@@ -66,15 +66,7 @@ pub(super) fn gradient(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32
         })?;
     }
     if parts > 1 {
-        let partial = &*partial.floats();
-        run.chunks(dw, 1 << 14, |index, dw| {
-            let at = index << 14;
-            dw.copy_from_slice(&partial[at..at + dw.len()]);
-            for part in 1..parts {
-                let more = &partial[part * size + at..][..dw.len()];
-                dw.iter_mut().zip(more).for_each(|(sum, &more)| *sum += more);
-            }
-        })?;
+        super::add_parts(partial.floats(), dw, run)?;
     }
     Ok(())
 }

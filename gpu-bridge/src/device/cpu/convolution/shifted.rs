@@ -1,0 +1,263 @@
+//! Convolution without gathering: every tap sees the same image, shifted.
+//!
+//! An image is copied once with its border of zeros, split by the stride into phases (every second pixel, and so on), so
+//! that what a tap sees from consecutive outputs lies side by side. Outputs are counted through rows as wide as the
+//! copy's; the few past the end of a row are computed and dropped. The gradient of the weight reads the same copy.
+
+use super::Geometry;
+use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS};
+use crate::error::Result;
+use crate::run::{Parts, Run};
+
+/// Multiply-adds that are worth a tile of their own.
+const SMALL_TILE: usize = 1 << 18;
+
+/// A weight up to this size has its gradient computed in parts, one for some images each, which are added in order.
+const SMALL_WEIGHT: usize = 32 * 1024;
+
+/// How many such parts, or pieces of the channels.
+const PIECES: usize = 8;
+
+/// Whether few outputs are wasted.
+pub(super) fn suits(geometry: &Geometry) -> bool {
+    let phased = Phased::new(geometry);
+    let columns = geometry.to[0] * phased.width;
+    columns >= 3 * LANES && 2 * columns <= 3 * geometry.to_plane() && phased.channel * geometry.inputs < 1 << 31
+}
+
+/// The copy of an image's channels.
+#[derive(Clone, Copy)]
+struct Phased {
+    /// Rows and columns of one phase.
+    height: usize,
+    width: usize,
+    /// Elements of one channel, all phases.
+    channel: usize,
+    /// Outputs of one channel, with those that are dropped.
+    columns: usize,
+}
+
+impl Phased {
+    fn new(geometry: &Geometry) -> Self {
+        let size = |axis: usize| {
+            geometry.to[axis] + (geometry.kernel[axis] - 1) * geometry.dilation[axis] / geometry.stride[axis]
+        };
+        let (height, width) = (size(0), size(1));
+        let phases = geometry.stride[0] * geometry.stride[1];
+        Self { height, width, channel: phases * height * width, columns: geometry.to[0] * width }
+    }
+
+    /// Floats that hold a group's channels, with room to read a whole panel from the last output on.
+    fn floats(&self, geometry: &Geometry) -> usize {
+        geometry.inputs * self.channel + self.columns.next_multiple_of(LANES) - self.columns + LANES
+    }
+
+    /// Where each tap of each channel finds what the first output sees.
+    fn offsets(&self, geometry: &Geometry, into: &mut [u32]) {
+        let taps = geometry.taps();
+        for (index, into) in into.iter_mut().enumerate() {
+            let (input, tap) = (index / taps, index % taps);
+            let down = tap / geometry.kernel[1] * geometry.dilation[0];
+            let over = tap % geometry.kernel[1] * geometry.dilation[1];
+            let phase = down % geometry.stride[0] * geometry.stride[1] + over % geometry.stride[1];
+            let shift = down / geometry.stride[0] * self.width + over / geometry.stride[1];
+            *into = (input * self.channel + phase * self.height * self.width + shift) as u32;
+        }
+    }
+
+    /// Copies the channels of a group of an image.
+    fn fill(&self, geometry: &Geometry, x: &[f32], into: &mut [f32]) {
+        let [height, width] = geometry.from;
+        let [down, across] = geometry.stride;
+        let plane = self.height * self.width;
+        into.fill(0.0);
+        for (x, into) in x.chunks_exact(height * width).zip(into.chunks_exact_mut(self.channel)) {
+            for (row, line) in x.chunks_exact(width).enumerate() {
+                let row = row + geometry.padding[0];
+                if row / down >= self.height {
+                    break;
+                }
+                let start = (row % down * across) * plane + row / down * self.width;
+                if across == 1 {
+                    let into = &mut into[start..start + self.width];
+                    let count = width.min(self.width - geometry.padding[1].min(self.width));
+                    into[geometry.padding[1].min(self.width)..][..count].copy_from_slice(&line[..count]);
+                    continue;
+                }
+                for phase in 0..across {
+                    // The first pixel of the line that belongs to this phase.
+                    let first = (phase + across - geometry.padding[1] % across) % across;
+                    let column = (first + geometry.padding[1]) / across;
+                    let into = &mut into[start + phase * plane..][..self.width];
+                    let pixels = line.iter().skip(first).step_by(across);
+                    into.iter_mut().skip(column).zip(pixels).for_each(|(into, pixel)| *into = *pixel);
+                }
+            }
+        }
+    }
+}
+
+/// Forward, with the weight packed as panels of rows.
+pub(super) fn forward(
+    geometry: &Geometry,
+    x: &[f32],
+    packed: &[f32],
+    bias: Option<&[f32]>,
+    y: &mut [f32],
+    run: &Run<'_>,
+) -> Result<()> {
+    let Geometry { images, groups, inputs, outputs, .. } = *geometry;
+    let phased = Phased::new(geometry);
+    let (depth, from, to) = (geometry.depth(), geometry.from_plane(), geometry.to_plane());
+    let mut table = run.scratch(depth)?;
+    let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
+    phased.offsets(geometry, table);
+    let offsets = Offsets::new(table);
+
+    let row_panels = outputs.div_ceil(ROWS);
+    let work = phased.columns * outputs * depth;
+    let images_per_tile = (SMALL_TILE / work.max(1)).clamp(1, images);
+    let tiles = images.div_ceil(images_per_tile);
+    // A large image by itself is cut by its output channels.
+    let pieces = if tiles * groups >= 8 { 1 } else { (work / SMALL_TILE / 4).clamp(1, row_panels.min(8)) };
+    let panels_per_piece = row_panels.div_ceil(pieces);
+    let y = Parts::new(y);
+    run.each_with(tiles * groups * pieces, phased.floats(geometry), |tile, copy| {
+        let (first, group, piece) = (tile / pieces / groups * images_per_tile, tile / pieces % groups, tile % pieces);
+        let rows = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
+        for image in first..images.min(first + images_per_tile) {
+            let at = (image * groups + group) * inputs * from;
+            phased.fill(geometry, &x[at..at + inputs * from], copy);
+            let channels = (image * groups + group) * outputs;
+            // SAFETY: these channels of this image are this tile's alone.
+            let y =
+                unsafe { y.part((channels + rows.start * ROWS) * to..(channels + outputs.min(rows.end * ROWS)) * to) };
+            let weights = &packed[(group * row_panels + rows.start) * depth * ROWS..];
+            let bias = bias.map(|bias| &bias[group * outputs + rows.start * ROWS..]);
+            convolve(geometry, &phased, copy, weights, offsets, bias, y);
+        }
+    })
+}
+
+/// Some output channels of one image.
+fn convolve(
+    geometry: &Geometry,
+    phased: &Phased,
+    copy: &[f32],
+    weights: &[f32],
+    offsets: Offsets<'_>,
+    bias: Option<&[f32]>,
+    y: &mut [f32],
+) {
+    let (depth, to) = (geometry.depth(), geometry.to_plane());
+    let width = geometry.to[1];
+    let (mut row, mut across) = (0, 0);
+    for column in (0..phased.columns).step_by(LANES) {
+        for (panel, y) in y.chunks_mut(ROWS * to).enumerate() {
+            let mut block: Block = [[0.0; LANES]; ROWS];
+            panel::multiply_at(&weights[panel * depth * ROWS..], &copy[column..], offsets, &mut block);
+            for (channel, (y, values)) in y.chunks_exact_mut(to).zip(&block).enumerate() {
+                let shift = bias.map_or(0.0, |bias| bias[panel * ROWS + channel]);
+                let (mut row, mut across, mut lane) = (row, across, 0);
+                while lane < LANES && row < geometry.to[0] {
+                    let next = (phased.width - across).min(LANES - lane);
+                    if across < width {
+                        let count = next.min(width - across);
+                        let into = &mut y[row * width + across..][..count];
+                        into.iter_mut().zip(&values[lane..]).for_each(|(into, value)| *into = value + shift);
+                    }
+                    lane += next;
+                    across += next;
+                    if across == phased.width {
+                        (row, across) = (row + 1, 0);
+                    }
+                }
+            }
+        }
+        across += LANES;
+        while across >= phased.width {
+            (row, across) = (row + 1, across - phased.width);
+        }
+    }
+}
+
+/// The gradient of the weight: dot products of the outputs' gradients and the shifted copy.
+pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
+    let Geometry { images, groups, inputs, outputs, .. } = *geometry;
+    let phased = Phased::new(geometry);
+    let (depth, size) = (geometry.depth(), dw.len());
+    let mut table = run.scratch(depth)?;
+    let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
+    phased.offsets(geometry, table);
+    let offsets = Offsets::new(table);
+
+    let pieces = (images * phased.columns * size / SMALL_TILE).clamp(1, PIECES);
+    let (parts, row_pieces) = if size <= SMALL_WEIGHT { (pieces.min(images), 1) } else { (1, pieces) };
+    let images_per_part = images.div_ceil(parts);
+    let parts = images.div_ceil(images_per_part);
+    let rows_per_piece = outputs.div_ceil(row_pieces).next_multiple_of(DOT_ROWS);
+    let row_pieces = outputs.div_ceil(rows_per_piece);
+    let mut partial = run.scratch(if parts > 1 { parts * size } else { 0 })?;
+    {
+        let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
+        let copy_floats = phased.floats(geometry).next_multiple_of(LANES);
+        run.each_with(parts * groups * row_pieces, copy_floats + rows_per_piece * phased.columns, |tile, scratch| {
+            let (part, group, piece) = (tile / row_pieces / groups, tile / row_pieces % groups, tile % row_pieces);
+            let (copy, gradients) = scratch.split_at_mut(copy_floats);
+            let rows = piece * rows_per_piece..outputs.min((piece + 1) * rows_per_piece);
+            let start = part * size + (group * outputs + rows.start) * depth;
+            // SAFETY: these rows of this part are this tile's alone.
+            let into = unsafe { target.part(start..start + rows.len() * depth) };
+            let first = part * images_per_part;
+            for image in first..images.min(first + images_per_part) {
+                let from = geometry.from_plane();
+                let at = (image * groups + group) * inputs * from;
+                phased.fill(geometry, &x[at..at + inputs * from], copy);
+                let to = geometry.to_plane();
+                let at = ((image * groups + group) * outputs + rows.start) * to;
+                spread_rows(geometry, &phased, &dy[at..at + rows.len() * to], gradients);
+                correlate(phased.columns, gradients, copy, offsets, depth, image > first, into);
+            }
+        })?;
+    }
+    if parts > 1 {
+        super::add_parts(partial.floats(), dw, run)?;
+    }
+    Ok(())
+}
+
+/// Gradients with their rows as far apart as the copy's, zeros between them.
+fn spread_rows(geometry: &Geometry, phased: &Phased, dy: &[f32], into: &mut [f32]) {
+    for (dy, into) in dy.chunks_exact(geometry.to[1]).zip(into.chunks_exact_mut(phased.width)) {
+        into[..dy.len()].copy_from_slice(dy);
+        into[dy.len()..].fill(0.0);
+    }
+}
+
+/// Adds the products of some rows of gradients with every tap.
+fn correlate(
+    columns: usize,
+    gradients: &[f32],
+    copy: &[f32],
+    offsets: Offsets<'_>,
+    depth: usize,
+    accumulate: bool,
+    into: &mut [f32],
+) {
+    let rows = into.len() / depth;
+    for first in (0..depth).step_by(DOT_COLUMNS) {
+        let b: [&[f32]; DOT_COLUMNS] =
+            std::array::from_fn(|offset| &copy[offsets.get((first + offset).min(depth - 1))..][..columns]);
+        for row in (0..rows).step_by(DOT_ROWS) {
+            let a: [&[f32]; DOT_ROWS] =
+                std::array::from_fn(|offset| &gradients[(row + offset).min(rows - 1) * columns..][..columns]);
+            let products = panel::dots(columns, a, b);
+            for (row, products) in (row..rows).zip(products) {
+                let into = &mut into[row * depth + first..depth.min(first + DOT_COLUMNS) + row * depth];
+                for (into, product) in into.iter_mut().zip(products) {
+                    *into = if accumulate { *into + product } else { product };
+                }
+            }
+        }
+    }
+}
