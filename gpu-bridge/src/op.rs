@@ -35,7 +35,16 @@ pub use layout::{
     Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
     ScatterAddRows, Slice, TopK, TopKGradient,
 };
+pub use loss::{Loss, LossKind, Reduction};
 pub use matrix::{Linear, MatMul};
+pub use normalization::{
+    BatchNorm, BatchNormGradient, BatchNormInference, LayerNorm, LayerNormGradient, LocalResponseNorm,
+    LocalResponseNormGradient, LogSoftmax, LogSoftmaxGradient, MaskedSoftmax, Softmax, SoftmaxGradient, Statistics,
+};
+pub use pooling::{
+    AdaptiveAveragePool2d, AdaptiveAveragePool2dGradient, AdaptiveMaxPool2d, AdaptiveMaxPool2dGradient, AveragePool2d,
+    AveragePool2dGradient, MaxPool2d, MaxPool2dGradient, Window,
+};
 pub use random::{Dropout, Fill, Iota, Normal, Stream, Uniform};
 pub use reduction::{ArgReduce, Extreme, Reduce, Reducer};
 pub use sparse::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign};
@@ -108,8 +117,29 @@ operations! {
     Conv2dGradientInput,
     Conv2dGradientWeight,
     // pooling
+    MaxPool2d,
+    MaxPool2dGradient,
+    AveragePool2d,
+    AveragePool2dGradient,
+    AdaptiveAveragePool2d,
+    AdaptiveAveragePool2dGradient,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool2dGradient,
     // normalization
+    BatchNorm,
+    BatchNormGradient,
+    BatchNormInference,
+    LayerNorm,
+    LayerNormGradient,
+    LocalResponseNorm,
+    LocalResponseNormGradient,
+    Softmax,
+    LogSoftmax,
+    MaskedSoftmax,
+    SoftmaxGradient,
+    LogSoftmaxGradient,
     // loss
+    Loss,
     // sparse
     CsrMatMul,
     CsrTransposedMatMul,

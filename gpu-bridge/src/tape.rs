@@ -271,6 +271,11 @@ impl Backward<'_> {
         }
     }
 
+    /// Whether a gradient reached an output.
+    pub fn reached(&self, output: usize) -> bool {
+        self.gradients.get(output).is_some_and(Option::is_some)
+    }
+
     /// Whether the gradient is exactly 1, because this operation gave the loss itself.
     pub fn is_loss(&self) -> bool {
         self.is_loss

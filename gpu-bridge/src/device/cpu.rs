@@ -15,6 +15,7 @@ mod arena;
 mod convolution;
 mod elementwise;
 mod gemm;
+mod fold;
 mod layout;
 mod loss;
 mod math;
@@ -107,8 +108,29 @@ impl Device for Cpu {
             Op::Conv2dGradientInput(op) => convolution::gradient_input(op, inputs, outputs, run),
             Op::Conv2dGradientWeight(op) => convolution::gradient_weight(op, inputs, outputs, run),
             // pooling
+            Op::MaxPool2d(op) => pooling::max(&op.0, inputs, outputs, run),
+            Op::MaxPool2dGradient(op) => pooling::max_gradient(&op.0, inputs, outputs, run),
+            Op::AveragePool2d(op) => pooling::average(&op.0, inputs, outputs, run),
+            Op::AveragePool2dGradient(op) => pooling::average_gradient(&op.window, inputs, outputs, run),
+            Op::AdaptiveAveragePool2d(_) => pooling::adaptive_average(inputs, outputs, run),
+            Op::AdaptiveAveragePool2dGradient(_) => pooling::adaptive_average_gradient(inputs, outputs, run),
+            Op::AdaptiveMaxPool2d(_) => pooling::adaptive_max(inputs, outputs, run),
+            Op::AdaptiveMaxPool2dGradient(_) => pooling::adaptive_max_gradient(inputs, outputs, run),
             // normalization
+            Op::BatchNorm(op) => normalization::batch(op, inputs, outputs, run),
+            Op::BatchNormGradient(op) => normalization::batch_gradient(op, inputs, outputs, run),
+            Op::BatchNormInference(op) => normalization::batch_inference(op, inputs, outputs, run),
+            Op::LayerNorm(op) => normalization::layer(op, inputs, outputs, run),
+            Op::LayerNormGradient(_) => normalization::layer_gradient(inputs, outputs, run),
+            Op::LocalResponseNorm(op) => normalization::local_response(op, inputs, outputs, run),
+            Op::LocalResponseNormGradient(op) => normalization::local_response_gradient(&op.0, inputs, outputs, run),
+            Op::Softmax(_) => normalization::softmax(inputs, outputs, run),
+            Op::LogSoftmax(_) => normalization::log_softmax(inputs, outputs, run),
+            Op::MaskedSoftmax(_) => normalization::masked_softmax(inputs, outputs, run),
+            Op::SoftmaxGradient(_) => normalization::softmax_gradient(inputs, outputs, run),
+            Op::LogSoftmaxGradient(_) => normalization::log_softmax_gradient(inputs, outputs, run),
             // loss
+            Op::Loss(op) => loss::loss(op, inputs, outputs, run),
             // sparse
             Op::CsrMatMul(_) => sparse::matmul(inputs, outputs, run),
             Op::CsrTransposedMatMul(op) => sparse::transposed_matmul(op, inputs, outputs, run),

@@ -31,7 +31,7 @@ pub const EXACT: Tolerance = Tolerance { absolute: 0.0, relative: 0.0 };
 /// One rounding.
 pub const ROUNDED: Tolerance = Tolerance { absolute: 0.0, relative: 1.2e-7 };
 
-pub fn within(absolute: f64, relative: f64) -> Tolerance {
+pub const fn within(absolute: f64, relative: f64) -> Tolerance {
     Tolerance { absolute, relative }
 }
 

@@ -2,10 +2,18 @@
 
 use crate::case::{Case, Refusal};
 
+mod batch;
+mod layer;
+mod local_response;
+mod softmax;
+
 pub fn cases() -> Vec<Case> {
-    Vec::new()
+    [batch::cases(), layer::cases(), local_response::cases(), softmax::cases()].into_iter().flatten().collect()
 }
 
 pub fn refusals() -> Vec<Refusal> {
-    Vec::new()
+    [batch::refusals(), layer::refusals(), local_response::refusals(), softmax::refusals()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

@@ -1,1 +1,164 @@
 //! Losses, each computed together with its gradient.
+
+use super::fold::{largest, sum, sums};
+use super::math::{exp, log};
+use super::memory::{Indices, Input, Output};
+use super::simd::vectorized;
+use crate::error::{Error, Result};
+use crate::op::{Loss, LossKind, Spec};
+use crate::run::{Parts, Run};
+
+/// Elements per tile, or more where that would make too many tiles.
+const TILE: usize = 1 << 14;
+
+/// The most tiles: each has a place on the stack for its loss.
+const MOST_TILES: usize = 256;
+
+pub(super) fn loss(op: &Loss, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    let [loss, gradient] = outputs else {
+        return Err(Error::Internal { op: op.name(), reason: "it gives two results".into() });
+    };
+    let (prediction, gradient) = (inputs[0].floats()?, gradient.floats()?);
+    let total = if op.kind.takes_labels() {
+        let rows = inputs[0].layout.shape[0];
+        labelled(op, prediction, inputs[1].indices()?, rows, gradient, run)?
+    } else {
+        elementwise(op, prediction, inputs[1].floats()?, gradient, run)?
+    };
+    loss.floats()?.fill(total as f32);
+    Ok(())
+}
+
+/// Adds up what `body` gives for ranges of `0..count`, in their order.
+fn total(
+    count: usize,
+    grain: usize,
+    run: &Run<'_>,
+    body: impl Fn(std::ops::Range<usize>) -> Result<f64> + Sync,
+) -> Result<f64> {
+    let grain = grain.max(count.div_ceil(MOST_TILES)).max(1);
+    let mut losses = [0.0_f64; MOST_TILES];
+    let tiles = count.div_ceil(grain);
+    let parts = Parts::new(&mut losses);
+    run.try_each(tiles, |tile| {
+        let loss = body(tile * grain..count.min((tile + 1) * grain))?;
+        // SAFETY: each tile has a place of its own.
+        unsafe { parts.part(tile..tile + 1) }.fill(loss);
+        Ok(())
+    })?;
+    Ok(losses[..tiles].iter().sum())
+}
+
+/// Losses of rows `[rows, classes]` that have a label each.
+fn labelled(
+    op: &Loss,
+    prediction: &[f32],
+    labels: Indices<'_>,
+    rows: usize,
+    gradient: &mut [f32],
+    run: &Run<'_>,
+) -> Result<f64> {
+    let classes = prediction.len() / rows.max(1);
+    let factor = op.reduction.factor(rows);
+    let gradient = Parts::new(gradient);
+    let total = total(rows, TILE / classes.max(1), run, |rows| {
+        // SAFETY: each row belongs to one tile.
+        let gradient = unsafe { gradient.part(rows.start * classes..rows.end * classes) };
+        rows.clone().try_for_each(|row| labels.checked(row, classes, op.name(), "label").map(drop))?;
+        let prediction = &prediction[rows.start * classes..rows.end * classes];
+        let rows = rows.zip(prediction.chunks_exact(classes)).zip(gradient.chunks_exact_mut(classes));
+        let rows = rows.map(|((row, prediction), gradient)| (labels.get(row) as usize, prediction, gradient));
+        Ok(match op.kind {
+            LossKind::SoftmaxCrossEntropy { smoothing } => vectorized(|| {
+                rows.map(|(label, logits, gradient)| cross_entropy(logits, label, smoothing, factor, gradient)).sum()
+            }),
+            _ => rows.map(|(label, prediction, gradient)| nll(prediction, label, factor, gradient)).sum(),
+        })
+    })?;
+    Ok(total * factor)
+}
+
+#[inline(always)]
+fn cross_entropy(logits: &[f32], label: usize, smoothing: f32, factor: f64, gradient: &mut [f32]) -> f64 {
+    let most = largest(logits);
+    gradient.iter_mut().zip(logits).for_each(|(gradient, &logit)| *gradient = exp(logit - most));
+    let powers = sum(gradient, |power| power);
+    let normalizer = f64::from(log(powers as f32));
+    let scale = (factor / powers) as f32;
+    let even = (f64::from(smoothing) / logits.len() as f64 * factor) as f32;
+    gradient.iter_mut().for_each(|gradient| *gradient = *gradient * scale - even);
+    let rest = 1.0 - f64::from(smoothing);
+    gradient[label] -= (rest * factor) as f32;
+    // The difference from the largest comes first: that is exact.
+    let of_label = normalizer + (f64::from(most) - f64::from(logits[label]));
+    if smoothing == 0.0 {
+        return of_label;
+    }
+    let of_all = normalizer + sum(logits, |logit| most - logit) / logits.len() as f64;
+    rest * of_label + f64::from(smoothing) * of_all
+}
+
+fn nll(prediction: &[f32], label: usize, factor: f64, gradient: &mut [f32]) -> f64 {
+    gradient.fill(0.0);
+    gradient[label] = -factor as f32;
+    -f64::from(prediction[label])
+}
+
+/// Losses of elements that have a target each.
+fn elementwise(op: &Loss, prediction: &[f32], target: &[f32], gradient: &mut [f32], run: &Run<'_>) -> Result<f64> {
+    match op.kind {
+        LossKind::Hinge => map(op, prediction, target, gradient, run, hinge),
+        LossKind::Mse => map(op, prediction, target, gradient, run, squared),
+        _ => map(op, prediction, target, gradient, run, binary_cross_entropy),
+    }
+}
+
+/// Loss and gradient of each element by `f`.
+fn map(
+    op: &Loss,
+    prediction: &[f32],
+    target: &[f32],
+    gradient: &mut [f32],
+    run: &Run<'_>,
+    f: impl Fn(f32, f32) -> (f32, f32) + Copy + Sync,
+) -> Result<f64> {
+    let factor = op.reduction.factor(prediction.len());
+    let gradient = Parts::new(gradient);
+    let total = total(prediction.len(), TILE, run, |range| {
+        // SAFETY: each element belongs to one tile.
+        let gradient = unsafe { gradient.part(range.clone()) };
+        let (prediction, target) = (&prediction[range.clone()], &target[range]);
+        Ok(vectorized(|| {
+            let factor = factor as f32;
+            for ((gradient, &p), &t) in gradient.iter_mut().zip(prediction).zip(target) {
+                *gradient = f(p, t).1 * factor;
+            }
+            let [loss] = sums([prediction, target], |[p, t]| [f(p, t).0]);
+            loss
+        }))
+    })?;
+    Ok(total * factor)
+}
+
+#[inline(always)]
+fn hinge(p: f32, t: f32) -> (f32, f32) {
+    let margin = 1.0 - t * p;
+    if margin <= 0.0 { (0.0, 0.0) } else { (margin, -t) }
+}
+
+#[inline(always)]
+fn squared(p: f32, t: f32) -> (f32, f32) {
+    let difference = p - t;
+    (difference * difference, 2.0 * difference)
+}
+
+#[inline(always)]
+fn binary_cross_entropy(x: f32, t: f32) -> (f32, f32) {
+    let power = exp(-x.abs());
+    // log(1 + power), accurate where power is small: what rounding 1 + power has lost is added again.
+    let sum = 1.0 + power;
+    let tail = log(sum) + (power - (sum - 1.0)) / sum;
+    let positive = if x <= 0.0 { 0.0 } else { x };
+    let sigmoid = if x < 0.0 { power } else { 1.0 } / sum;
+    (positive - x * t + tail, sigmoid - t)
+}
