@@ -70,11 +70,14 @@ pub(super) fn admm_gradient(
         let start = tile * TILE;
         let count = gradients.len();
         let (x, z, u) = (&x[start..][..count], &z[start..][..count], &u[start..][..count]);
-        vectorized(|| {
-            for (((gradient, &x), &z), &u) in gradients.iter_mut().zip(x).zip(z).zip(u) {
-                *gradient += op.rho * (x - z + u);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((gradient, &x), &z), &u) in gradients.iter_mut().zip(x).zip(z).zip(u) {
+                    *gradient += op.rho * (x - z + u);
+                }
+            },
+        );
     })
 }
 
@@ -100,7 +103,10 @@ pub(super) fn weighted_average(
             let mut sums = [0.0; BLOCK];
             let start = tile * TILE + block * BLOCK;
             for (inputs, weights) in inputs.chunks(STREAMS).zip(op.weights.chunks(STREAMS)) {
-                vectorized(|| add_weighted(&mut sums[..average.len()], inputs, weights, start));
+                vectorized(
+                    #[inline(always)]
+                    || add_weighted(&mut sums[..average.len()], inputs, weights, start),
+                );
             }
             store(average, &sums, past_caches);
         }

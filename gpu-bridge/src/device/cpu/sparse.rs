@@ -42,9 +42,10 @@ impl<'a> Rows<'a> {
             let stored = rows.columns.len();
             return Err(Error::argument(op, format!("the last offset is {last}, there are {stored} stored values")));
         }
-        let falls = vectorized(|| {
-            rows.offsets.iter().zip(&rows.offsets[1..]).fold(false, |falls, (start, end)| falls | (start > end))
-        });
+        let falls = vectorized(
+            #[inline(always)]
+            || rows.offsets.iter().zip(&rows.offsets[1..]).fold(false, |falls, (start, end)| falls | (start > end)),
+        );
         if falls {
             let row = rows.offsets.windows(2).position(|pair| pair[0] > pair[1]).unwrap_or(0);
             return Err(Error::argument(op, format!("the offsets fall at row {row}")));
@@ -108,22 +109,25 @@ pub(super) fn matmul(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run
         let range = tile * grain..rows.count().min((tile + 1) * grain);
         // SAFETY: each tile has rows of its own.
         let y = unsafe { y.part(range.start * wide..range.end * wide) };
-        vectorized(|| {
-            if wide == 1 {
-                return y.iter_mut().zip(range).try_for_each(|(y, row)| {
-                    *y = product(&rows, row, values, &x[..count])?;
-                    Ok(())
-                });
-            }
-            y.fill(0.0);
-            for row in range.clone() {
-                let y = &mut y[(row - range.start) * wide..][..wide];
-                for at in rows.stored(row..row + 1) {
-                    add_scaled(y, values[at], &x[rows.column(at, count)? * wide..][..wide]);
+        vectorized(
+            #[inline(always)]
+            || {
+                if wide == 1 {
+                    return y.iter_mut().zip(range).try_for_each(|(y, row)| {
+                        *y = product(&rows, row, values, &x[..count])?;
+                        Ok(())
+                    });
                 }
-            }
-            Ok(())
-        })
+                y.fill(0.0);
+                for row in range.clone() {
+                    let y = &mut y[(row - range.start) * wide..][..wide];
+                    for at in rows.stored(row..row + 1) {
+                        add_scaled(y, values[at], &x[rows.column(at, count)? * wide..][..wide]);
+                    }
+                }
+                Ok(())
+            },
+        )
     })
 }
 
@@ -186,16 +190,19 @@ impl Transposed<'_> {
             let range = tile * width..self.wide.min((tile + 1) * width);
             // SAFETY: each tile has columns of its own, and holds one piece at a time.
             let piece = |row: usize| unsafe { y.part(row * self.wide + range.start..row * self.wide + range.end) };
-            vectorized(|| {
-                (0..self.op.columns).for_each(|row| piece(row).fill(0.0));
-                for row in 0..self.rows.count() {
-                    let r = &self.r[row * self.wide..][range.clone()];
-                    for at in self.rows.stored(row..row + 1) {
-                        add_scaled(piece(self.rows.column(at, self.op.columns)?), self.values[at], r);
+            vectorized(
+                #[inline(always)]
+                || {
+                    (0..self.op.columns).for_each(|row| piece(row).fill(0.0));
+                    for row in 0..self.rows.count() {
+                        let r = &self.r[row * self.wide..][range.clone()];
+                        for at in self.rows.stored(row..row + 1) {
+                            add_scaled(piece(self.rows.column(at, self.op.columns)?), self.values[at], r);
+                        }
                     }
-                }
-                Ok(())
-            })
+                    Ok(())
+                },
+            )
         })
     }
 
@@ -212,7 +219,10 @@ impl Transposed<'_> {
                     _ => rest.part((block - 1) * size..block * size),
                 }
             };
-            vectorized(|| self.sum_rows(self.rows.block(block, blocks), sum))
+            vectorized(
+                #[inline(always)]
+                || self.sum_rows(self.rows.block(block, blocks), sum),
+            )
         })?;
         if blocks == 1 || size == 0 {
             return Ok(());
@@ -220,7 +230,10 @@ impl Transposed<'_> {
         let rest = scratch.floats();
         run.chunks(y, WORK, |tile, y| {
             for sum in rest.chunks_exact(size) {
-                vectorized(|| add_scaled(y, 1.0, &sum[tile * WORK..][..y.len()]));
+                vectorized(
+                    #[inline(always)]
+                    || add_scaled(y, 1.0, &sum[tile * WORK..][..y.len()]),
+                );
             }
         })
     }
@@ -250,15 +263,26 @@ pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], 
         let start = rows.stored(range.clone()).start;
         // SAFETY: each tile has rows of its own, and the offsets never fall, so it has stored values of its own.
         let gradients = unsafe { gradients.part(rows.stored(range.clone())) };
-        vectorized(|| {
-            for row in range {
-                let dy = &dy[row * wide..][..wide];
-                for at in rows.stored(row..row + 1) {
-                    gradients[at - start] = dot(&x[rows.column(at, count)? * wide..][..wide], dy);
+        vectorized(
+            #[inline(always)]
+            || {
+                if wide == 1 {
+                    for row in range {
+                        for at in rows.stored(row..row + 1) {
+                            gradients[at - start] = x[rows.column(at, count)?] * dy[row];
+                        }
+                    }
+                    return Ok(());
                 }
-            }
-            Ok(())
-        })
+                for row in range {
+                    let dy = &dy[row * wide..][..wide];
+                    for at in rows.stored(row..row + 1) {
+                        gradients[at - start] = dot(&x[rows.column(at, count)? * wide..][..wide], dy);
+                    }
+                }
+                Ok(())
+            },
+        )
     })
 }
 

@@ -34,54 +34,88 @@ fn no_state(op: &Optimize, weights: &mut [f32], gradients: &[f32], run: &Run<'_>
     let rate = op.rate;
     run.chunks(weights, TILE, |tile, weights| {
         let gradients = &gradients[tile * TILE..][..weights.len()];
-        vectorized(|| {
-            for (weight, &gradient) in weights.iter_mut().zip(gradients) {
-                *weight -= rate * decayed(gradient, *weight, weight_decay);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (weight, &gradient) in weights.iter_mut().zip(gradients) {
+                    *weight -= rate * decayed(gradient, *weight, weight_decay);
+                }
+            },
+        );
     })
 }
 
 fn one_state(op: &Optimize, weights: &mut [f32], state: &mut [f32], gradients: &[f32], run: &Run<'_>) -> Result<()> {
     let rate = op.rate;
     match op.optimizer {
-        Optimizer::Sgd(Sgd { momentum, nesterov, weight_decay, .. }) if op.step == 1 => {
-            each_with_one(weights, state, gradients, run, move |weight, buffer, gradient| {
+        Optimizer::Sgd(Sgd { momentum, nesterov, weight_decay, .. }) if op.step == 1 => each_with_one(
+            weights,
+            state,
+            gradients,
+            run,
+            #[inline(always)]
+            move |weight, buffer, gradient| {
                 let gradient = decayed(gradient, *weight, weight_decay);
                 *buffer = gradient;
                 *weight -= rate * if nesterov { gradient + momentum * gradient } else { gradient };
-            })
-        }
+            },
+        ),
         Optimizer::Sgd(Sgd { momentum, dampening, nesterov: false, weight_decay }) => {
             let fresh = 1.0 - dampening;
-            each_with_one(weights, state, gradients, run, move |weight, buffer, gradient| {
-                *buffer = momentum * *buffer + fresh * decayed(gradient, *weight, weight_decay);
-                *weight -= rate * *buffer;
-            })
+            each_with_one(
+                weights,
+                state,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, buffer, gradient| {
+                    *buffer = momentum * *buffer + fresh * decayed(gradient, *weight, weight_decay);
+                    *weight -= rate * *buffer;
+                },
+            )
         }
-        Optimizer::Sgd(Sgd { momentum, nesterov: true, weight_decay, .. }) => {
-            each_with_one(weights, state, gradients, run, move |weight, buffer, gradient| {
+        Optimizer::Sgd(Sgd { momentum, nesterov: true, weight_decay, .. }) => each_with_one(
+            weights,
+            state,
+            gradients,
+            run,
+            #[inline(always)]
+            move |weight, buffer, gradient| {
                 let gradient = decayed(gradient, *weight, weight_decay);
                 *buffer = momentum * *buffer + gradient;
                 *weight -= rate * (gradient + momentum * *buffer);
-            })
-        }
+            },
+        ),
         Optimizer::RmsProp(RmsProp { decay, epsilon, weight_decay, .. }) => {
             let fresh = complement(decay);
-            each_with_one(weights, state, gradients, run, move |weight, square, gradient| {
-                let gradient = decayed(gradient, *weight, weight_decay);
-                *square = decay * *square + fresh * gradient * gradient;
-                *weight -= rate * gradient / (square.sqrt() + epsilon);
-            })
+            each_with_one(
+                weights,
+                state,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, square, gradient| {
+                    let gradient = decayed(gradient, *weight, weight_decay);
+                    *square = decay * *square + fresh * gradient * gradient;
+                    *weight -= rate * gradient / (square.sqrt() + epsilon);
+                },
+            )
         }
         Optimizer::Adagrad(Adagrad { epsilon, rate_decay, weight_decay }) => {
             let rate = f64::from(rate) / (1.0 + (op.step - 1) as f64 * f64::from(rate_decay));
             let rate = rate as f32;
-            each_with_one(weights, state, gradients, run, move |weight, square, gradient| {
-                let gradient = decayed(gradient, *weight, weight_decay);
-                *square += gradient * gradient;
-                *weight -= rate * gradient / (square.sqrt() + epsilon);
-            })
+            each_with_one(
+                weights,
+                state,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, square, gradient| {
+                    let gradient = decayed(gradient, *weight, weight_decay);
+                    *square += gradient * gradient;
+                    *weight -= rate * gradient / (square.sqrt() + epsilon);
+                },
+            )
         }
         Optimizer::Adam(_) | Optimizer::AdamW(_) => Err(mismatch(op)),
     }
@@ -99,27 +133,51 @@ fn two_states(
     match op.optimizer {
         Optimizer::Adam(adam) => {
             let step = AdamStep::new(&adam, rate, op.step);
-            each_with_two(weights, first, second, gradients, run, move |weight, mean, square, gradient| {
-                let gradient = decayed(gradient, *weight, adam.weight_decay);
-                step.apply(weight, mean, square, gradient);
-            })
+            each_with_two(
+                weights,
+                first,
+                second,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, mean, square, gradient| {
+                    let gradient = decayed(gradient, *weight, adam.weight_decay);
+                    step.apply(weight, mean, square, gradient);
+                },
+            )
         }
         Optimizer::AdamW(adam) => {
             let step = AdamStep::new(&adam, rate, op.step);
             let shrink = (1.0 - f64::from(rate) * f64::from(adam.weight_decay)) as f32;
-            each_with_two(weights, first, second, gradients, run, move |weight, mean, square, gradient| {
-                *weight *= shrink;
-                step.apply(weight, mean, square, gradient);
-            })
+            each_with_two(
+                weights,
+                first,
+                second,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, mean, square, gradient| {
+                    *weight *= shrink;
+                    step.apply(weight, mean, square, gradient);
+                },
+            )
         }
         Optimizer::RmsProp(RmsProp { decay, epsilon, momentum, weight_decay }) => {
             let fresh = complement(decay);
-            each_with_two(weights, first, second, gradients, run, move |weight, square, buffer, gradient| {
-                let gradient = decayed(gradient, *weight, weight_decay);
-                *square = decay * *square + fresh * gradient * gradient;
-                *buffer = momentum * *buffer + gradient / (square.sqrt() + epsilon);
-                *weight -= rate * *buffer;
-            })
+            each_with_two(
+                weights,
+                first,
+                second,
+                gradients,
+                run,
+                #[inline(always)]
+                move |weight, square, buffer, gradient| {
+                    let gradient = decayed(gradient, *weight, weight_decay);
+                    *square = decay * *square + fresh * gradient * gradient;
+                    *buffer = momentum * *buffer + gradient / (square.sqrt() + epsilon);
+                    *weight -= rate * *buffer;
+                },
+            )
         }
         Optimizer::Sgd(_) | Optimizer::Adagrad(_) => Err(mismatch(op)),
     }
@@ -186,11 +244,14 @@ fn each_with_one(
         // SAFETY: the ranges of different tiles do not overlap.
         let (weights, state) = unsafe { (weights.part(range.clone()), state.part(range.clone())) };
         let gradients = &gradients[range];
-        vectorized(|| {
-            for ((weight, state), &gradient) in weights.iter_mut().zip(state).zip(gradients) {
-                update(weight, state, gradient);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((weight, state), &gradient) in weights.iter_mut().zip(state).zip(gradients) {
+                    update(weight, state, gradient);
+                }
+            },
+        );
     })
 }
 
@@ -210,10 +271,13 @@ fn each_with_two(
         let (weights, first, second) =
             unsafe { (weights.part(range.clone()), first.part(range.clone()), second.part(range.clone())) };
         let gradients = &gradients[range];
-        vectorized(|| {
-            for (((weight, first), second), &gradient) in weights.iter_mut().zip(first).zip(second).zip(gradients) {
-                update(weight, first, second, gradient);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (((weight, first), second), &gradient) in weights.iter_mut().zip(first).zip(second).zip(gradients) {
+                    update(weight, first, second, gradient);
+                }
+            },
+        );
     })
 }

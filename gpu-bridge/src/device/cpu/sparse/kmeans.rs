@@ -76,7 +76,10 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
         for (block, (indices, distances)) in indices.chunks_mut(POINTS).zip(distances.chunks_mut(POINTS)).enumerate() {
             let start = range.start + block * POINTS;
             let points = &points[start * dimensions..][..indices.len() * dimensions];
-            vectorized(|| assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances));
+            vectorized(
+                #[inline(always)]
+                || assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances),
+            );
         }
     })
 }
@@ -164,14 +167,17 @@ pub(in crate::device::cpu) fn accumulate(
     run.try_each(blocks, |block| {
         // SAFETY: each block has sums of its own.
         let sums = unsafe { parts.part(block * size..(block + 1) * size) };
-        vectorized(|| {
-            sums.fill(0.0);
-            for index in count.min(block * grain)..count.min((block + 1) * grain) {
-                let cluster = cluster(assignment, index, op)?;
-                add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
-            }
-            Ok(())
-        })
+        vectorized(
+            #[inline(always)]
+            || {
+                sums.fill(0.0);
+                for index in count.min(block * grain)..count.min((block + 1) * grain) {
+                    let cluster = cluster(assignment, index, op)?;
+                    add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
+                }
+                Ok(())
+            },
+        )
     })?;
     combine(partial, row, size, outputs, run)
 }
