@@ -4,6 +4,7 @@
 //! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
 //! - [`tape`]: autograd
+//! - [`models`]: networks that people train, ready made
 //! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
 //! - [`device`]: the trait, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
@@ -29,6 +30,7 @@ pub mod device;
 mod dtype;
 mod error;
 pub mod heap;
+pub mod models;
 pub mod op;
 pub mod run;
 mod shape;

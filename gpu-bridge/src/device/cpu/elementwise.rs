@@ -22,30 +22,39 @@ pub(super) use map::gather;
 use map::{map, map2, map3};
 use number::Number;
 
+/// Applies a function to every element, as a closure that becomes part of the loop whatever its size: see [`map`].
+macro_rules! each {
+    ($map:ident, $work:ident, $x:expr, $y:expr, $run:expr, |$($argument:tt: $type:ty),+| $body:expr) => {
+        $map($work, $x, $y, $run, #[inline(always)] |$($argument: $type),+| $body)
+    };
+}
+
 pub(super) fn unary(unary: Unary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let (x, y) = ([&inputs[0]], &mut outputs[0]);
     match unary {
-        Unary::Neg => map(Light, x, y, run, |x: f32| -x),
-        Unary::Exp => map(Heavy, x, y, run, math::exp),
-        Unary::Log => map(Heavy, x, y, run, math::log),
-        Unary::Sqrt => map(Light, x, y, run, f32::sqrt),
-        Unary::Rsqrt => map(Light, x, y, run, math::rsqrt),
-        Unary::Abs => map(Light, x, y, run, f32::abs),
-        Unary::Sign => map(Light, x, y, run, function::sign),
-        Unary::Tanh => map(Heavy, x, y, run, math::tanh),
-        Unary::Sigmoid => map(Heavy, x, y, run, math::sigmoid),
-        Unary::Relu => map(Light, x, y, run, function::relu),
-        Unary::Relu6 => map(Light, x, y, run, function::relu6),
-        Unary::Leaky { slope } => map(Light, x, y, run, |x: f32| if x > 0.0 { x } else { slope * x }),
-        Unary::Gelu => map(Heavy, x, y, run, function::gelu),
-        Unary::Silu => map(Heavy, x, y, run, function::silu),
-        Unary::HardSwish => map(Light, x, y, run, function::hard_swish),
-        Unary::HardSigmoid => map(Light, x, y, run, function::hard_sigmoid),
-        Unary::Clamp { low, high } => map(Light, x, y, run, |x| function::clamp(x, low, high)),
-        Unary::Pow { exponent: 2.0 } => map(Light, x, y, run, |x: f32| x * x),
-        Unary::Pow { exponent } => map(Heavy, x, y, run, |x| math::pow(x, exponent)),
-        Unary::Affine { scale, offset } => map(Light, x, y, run, |x: f32| scale * x + offset),
-        Unary::SoftThreshold { threshold } => map(Light, x, y, run, |x| function::soft_threshold(x, threshold)),
+        Unary::Neg => each!(map, Light, x, y, run, |x: f32| -x),
+        Unary::Exp => each!(map, Heavy, x, y, run, |x: f32| math::exp(x)),
+        Unary::Log => each!(map, Heavy, x, y, run, |x: f32| math::log(x)),
+        Unary::Sqrt => each!(map, Light, x, y, run, |x: f32| f32::sqrt(x)),
+        Unary::Rsqrt => each!(map, Light, x, y, run, |x: f32| math::rsqrt(x)),
+        Unary::Abs => each!(map, Light, x, y, run, |x: f32| f32::abs(x)),
+        Unary::Sign => each!(map, Light, x, y, run, |x: f32| function::sign(x)),
+        Unary::Tanh => each!(map, Heavy, x, y, run, |x: f32| math::tanh(x)),
+        Unary::Sigmoid => each!(map, Heavy, x, y, run, |x: f32| math::sigmoid(x)),
+        Unary::Relu => each!(map, Light, x, y, run, |x: f32| function::relu(x)),
+        Unary::Relu6 => each!(map, Light, x, y, run, |x: f32| function::relu6(x)),
+        Unary::Leaky { slope } => each!(map, Light, x, y, run, |x: f32| if x > 0.0 { x } else { slope * x }),
+        Unary::Gelu => each!(map, Heavy, x, y, run, |x: f32| function::gelu(x)),
+        Unary::Silu => each!(map, Heavy, x, y, run, |x: f32| function::silu(x)),
+        Unary::HardSwish => each!(map, Light, x, y, run, |x: f32| function::hard_swish(x)),
+        Unary::HardSigmoid => each!(map, Light, x, y, run, |x: f32| function::hard_sigmoid(x)),
+        Unary::Clamp { low, high } => each!(map, Light, x, y, run, |x: f32| function::clamp(x, low, high)),
+        Unary::Pow { exponent: 2.0 } => each!(map, Light, x, y, run, |x: f32| x * x),
+        Unary::Pow { exponent } => each!(map, Heavy, x, y, run, |x: f32| math::pow(x, exponent)),
+        Unary::Affine { scale, offset } => each!(map, Light, x, y, run, |x: f32| scale * x + offset),
+        Unary::SoftThreshold { threshold } => {
+            each!(map, Light, x, y, run, |x: f32| function::soft_threshold(x, threshold))
+        }
     }
 }
 
@@ -57,30 +66,34 @@ pub(super) fn unary_gradient(
 ) -> Result<()> {
     let (x, dx) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
     match unary {
-        Unary::Neg => map2(Light, x, dx, run, |_: f32, dy: f32| -dy),
-        Unary::Exp => map2(Heavy, x, dx, run, gradient::exp),
-        Unary::Log => map2(Light, x, dx, run, |x: f32, dy: f32| dy / x),
-        Unary::Sqrt => map2(Light, x, dx, run, |x: f32, dy: f32| dy * 0.5 / x.sqrt()),
-        Unary::Rsqrt => map2(Light, x, dx, run, gradient::rsqrt),
-        Unary::Abs => map2(Light, x, dx, run, |x, dy: f32| dy * function::sign(x)),
-        Unary::Sign => map2(Light, x, dx, run, |_: f32, _: f32| 0.0_f32),
-        Unary::Tanh => map2(Heavy, x, dx, run, gradient::tanh),
-        Unary::Sigmoid => map2(Heavy, x, dx, run, gradient::sigmoid),
-        Unary::Relu => map2(Light, x, dx, run, gradient::relu),
-        Unary::Relu6 => map2(Light, x, dx, run, gradient::relu6),
-        Unary::Leaky { slope } => map2(Light, x, dx, run, |x: f32, dy: f32| if x > 0.0 { dy } else { slope * dy }),
-        Unary::Gelu => map2(Heavy, x, dx, run, gradient::gelu),
-        Unary::Silu => map2(Heavy, x, dx, run, gradient::silu),
-        Unary::HardSwish => map2(Light, x, dx, run, gradient::hard_swish),
-        Unary::HardSigmoid => map2(Light, x, dx, run, gradient::hard_sigmoid),
-        Unary::Clamp { low, high } => {
-            map2(Light, x, dx, run, |x: f32, dy: f32| if (x < low) | (x > high) { 0.0 } else { dy })
+        Unary::Neg => each!(map2, Light, x, dx, run, |_: f32, dy: f32| -dy),
+        Unary::Exp => each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::exp(x, dy)),
+        Unary::Log => each!(map2, Light, x, dx, run, |x: f32, dy: f32| dy / x),
+        Unary::Sqrt => each!(map2, Light, x, dx, run, |x: f32, dy: f32| dy * 0.5 / x.sqrt()),
+        Unary::Rsqrt => each!(map2, Light, x, dx, run, |x: f32, dy: f32| gradient::rsqrt(x, dy)),
+        Unary::Abs => each!(map2, Light, x, dx, run, |x: f32, dy: f32| dy * function::sign(x)),
+        Unary::Sign => each!(map2, Light, x, dx, run, |_: f32, _: f32| 0.0_f32),
+        Unary::Tanh => each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::tanh(x, dy)),
+        Unary::Sigmoid => each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::sigmoid(x, dy)),
+        Unary::Relu => each!(map2, Light, x, dx, run, |x: f32, dy: f32| gradient::relu(x, dy)),
+        Unary::Relu6 => each!(map2, Light, x, dx, run, |x: f32, dy: f32| gradient::relu6(x, dy)),
+        Unary::Leaky { slope } => {
+            each!(map2, Light, x, dx, run, |x: f32, dy: f32| if x > 0.0 { dy } else { slope * dy })
         }
-        Unary::Pow { exponent: 2.0 } => map2(Light, x, dx, run, |x: f32, dy: f32| dy * 2.0 * x),
-        Unary::Pow { exponent } => map2(Heavy, x, dx, run, |x, dy| gradient::pow_base(x, exponent, dy)),
-        Unary::Affine { scale, .. } => map2(Light, x, dx, run, |_: f32, dy: f32| scale * dy),
+        Unary::Gelu => each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::gelu(x, dy)),
+        Unary::Silu => each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::silu(x, dy)),
+        Unary::HardSwish => each!(map2, Light, x, dx, run, |x: f32, dy: f32| gradient::hard_swish(x, dy)),
+        Unary::HardSigmoid => each!(map2, Light, x, dx, run, |x: f32, dy: f32| gradient::hard_sigmoid(x, dy)),
+        Unary::Clamp { low, high } => {
+            each!(map2, Light, x, dx, run, |x: f32, dy: f32| if (x < low) | (x > high) { 0.0 } else { dy })
+        }
+        Unary::Pow { exponent: 2.0 } => each!(map2, Light, x, dx, run, |x: f32, dy: f32| dy * 2.0 * x),
+        Unary::Pow { exponent } => {
+            each!(map2, Heavy, x, dx, run, |x: f32, dy: f32| gradient::pow_base(x, exponent, dy))
+        }
+        Unary::Affine { scale, .. } => each!(map2, Light, x, dx, run, |_: f32, dy: f32| scale * dy),
         Unary::SoftThreshold { threshold } => {
-            map2(Light, x, dx, run, |x: f32, dy: f32| if x.abs() <= threshold { 0.0 } else { dy })
+            each!(map2, Light, x, dx, run, |x: f32, dy: f32| if x.abs() <= threshold { 0.0 } else { dy })
         }
     }
 }
@@ -93,10 +106,10 @@ pub(super) fn unary_gradient_from_output(
 ) -> Result<()> {
     let (y, dx) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
     match unary {
-        Unary::Exp => map2(Light, y, dx, run, |y: f32, dy: f32| dy * y),
-        Unary::Sqrt => map2(Light, y, dx, run, |y: f32, dy: f32| dy * 0.5 / y),
-        Unary::Tanh => map2(Light, y, dx, run, gradient::tanh_from_output),
-        Unary::Sigmoid => map2(Light, y, dx, run, gradient::sigmoid_from_output),
+        Unary::Exp => each!(map2, Light, y, dx, run, |y: f32, dy: f32| dy * y),
+        Unary::Sqrt => each!(map2, Light, y, dx, run, |y: f32, dy: f32| dy * 0.5 / y),
+        Unary::Tanh => each!(map2, Light, y, dx, run, |x: f32, dy: f32| gradient::tanh_from_output(x, dy)),
+        Unary::Sigmoid => each!(map2, Light, y, dx, run, |x: f32, dy: f32| gradient::sigmoid_from_output(x, dy)),
         // These only ask on which side of a kink it was, or nothing: the output says it as well as the input.
         Unary::Neg | Unary::Relu | Unary::Relu6 | Unary::Leaky { .. } | Unary::Affine { .. } => {
             unary_gradient(unary, inputs, outputs, run)
@@ -108,13 +121,13 @@ pub(super) fn unary_gradient_from_output(
 pub(super) fn binary(binary: Binary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let (x, y) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
     match binary {
-        Binary::Add => map2(Light, x, y, run, |a: f32, b: f32| a + b),
-        Binary::Sub => map2(Light, x, y, run, |a: f32, b: f32| a - b),
-        Binary::Mul => map2(Light, x, y, run, |a: f32, b: f32| a * b),
-        Binary::Div => map2(Light, x, y, run, |a: f32, b: f32| a / b),
-        Binary::Maximum => map2(Light, x, y, run, |a: f32, b: f32| if (a > b) | a.is_nan() { a } else { b }),
-        Binary::Minimum => map2(Light, x, y, run, |a: f32, b: f32| if (a < b) | a.is_nan() { a } else { b }),
-        Binary::Pow => map2(Heavy, x, y, run, math::pow),
+        Binary::Add => each!(map2, Light, x, y, run, |a: f32, b: f32| a + b),
+        Binary::Sub => each!(map2, Light, x, y, run, |a: f32, b: f32| a - b),
+        Binary::Mul => each!(map2, Light, x, y, run, |a: f32, b: f32| a * b),
+        Binary::Div => each!(map2, Light, x, y, run, |a: f32, b: f32| a / b),
+        Binary::Maximum => each!(map2, Light, x, y, run, |a: f32, b: f32| if (a > b) | a.is_nan() { a } else { b }),
+        Binary::Minimum => each!(map2, Light, x, y, run, |a: f32, b: f32| if (a < b) | a.is_nan() { a } else { b }),
+        Binary::Pow => each!(map2, Heavy, x, y, run, |a: f32, b: f32| math::pow(a, b)),
     }
 }
 
@@ -126,7 +139,8 @@ pub(super) fn binary_gradient(
 ) -> Result<()> {
     let (x, dx) = ([&inputs[0], &inputs[1], &inputs[2]], &mut outputs[0]);
     // The share of an operand in a gradient that goes to the larger one.
-    let share = |above: bool, equal: bool, dy: f32| {
+    #[inline(always)]
+    fn share(above: bool, equal: bool, dy: f32) -> f32 {
         if above {
             dy
         } else if equal {
@@ -134,22 +148,27 @@ pub(super) fn binary_gradient(
         } else {
             0.0
         }
-    };
+    }
+
     match (op.of, op.side) {
-        (Binary::Add, _) | (Binary::Sub, Side::First) => map3(Light, x, dx, run, |_: f32, _: f32, dy: f32| dy),
-        (Binary::Sub, Side::Second) => map3(Light, x, dx, run, |_: f32, _: f32, dy: f32| -dy),
-        (Binary::Mul, Side::First) => map3(Light, x, dx, run, |_: f32, b: f32, dy: f32| dy * b),
-        (Binary::Mul, Side::Second) => map3(Light, x, dx, run, |a: f32, _: f32, dy: f32| dy * a),
-        (Binary::Div, Side::First) => map3(Light, x, dx, run, |_: f32, b: f32, dy: f32| dy / b),
-        (Binary::Div, Side::Second) => map3(Light, x, dx, run, |a: f32, b: f32, dy: f32| -(dy / b) * (a / b)),
+        (Binary::Add, _) | (Binary::Sub, Side::First) => each!(map3, Light, x, dx, run, |_: f32, _: f32, dy: f32| dy),
+        (Binary::Sub, Side::Second) => each!(map3, Light, x, dx, run, |_: f32, _: f32, dy: f32| -dy),
+        (Binary::Mul, Side::First) => each!(map3, Light, x, dx, run, |_: f32, b: f32, dy: f32| dy * b),
+        (Binary::Mul, Side::Second) => each!(map3, Light, x, dx, run, |a: f32, _: f32, dy: f32| dy * a),
+        (Binary::Div, Side::First) => each!(map3, Light, x, dx, run, |_: f32, b: f32, dy: f32| dy / b),
+        (Binary::Div, Side::Second) => each!(map3, Light, x, dx, run, |a: f32, b: f32, dy: f32| -(dy / b) * (a / b)),
         (Binary::Maximum, Side::First) | (Binary::Minimum, Side::Second) => {
-            map3(Light, x, dx, run, |a: f32, b: f32, dy| share(a > b, a == b, dy))
+            each!(map3, Light, x, dx, run, |a: f32, b: f32, dy: f32| share(a > b, a == b, dy))
         }
         (Binary::Maximum, Side::Second) | (Binary::Minimum, Side::First) => {
-            map3(Light, x, dx, run, |a: f32, b: f32, dy| share(a < b, a == b, dy))
+            each!(map3, Light, x, dx, run, |a: f32, b: f32, dy: f32| share(a < b, a == b, dy))
         }
-        (Binary::Pow, Side::First) => map3(Heavy, x, dx, run, gradient::pow_base),
-        (Binary::Pow, Side::Second) => map3(Heavy, x, dx, run, gradient::pow_exponent),
+        (Binary::Pow, Side::First) => {
+            each!(map3, Heavy, x, dx, run, |a: f32, b: f32, dy: f32| gradient::pow_base(a, b, dy))
+        }
+        (Binary::Pow, Side::Second) => {
+            each!(map3, Heavy, x, dx, run, |a: f32, b: f32, dy: f32| gradient::pow_exponent(a, b, dy))
+        }
     }
 }
 
@@ -176,12 +195,12 @@ fn compare_typed<T: Element + PartialOrd>(
 ) -> Result<()> {
     let (x, y) = ([&inputs[0], &inputs[1]], &mut outputs[0]);
     match comparison {
-        Comparison::Eq => map2(Light, x, y, run, |a: T, b: T| u8::from(a == b)),
-        Comparison::Ne => map2(Light, x, y, run, |a: T, b: T| u8::from(a != b)),
-        Comparison::Lt => map2(Light, x, y, run, |a: T, b: T| u8::from(a < b)),
-        Comparison::Le => map2(Light, x, y, run, |a: T, b: T| u8::from(a <= b)),
-        Comparison::Gt => map2(Light, x, y, run, |a: T, b: T| u8::from(a > b)),
-        Comparison::Ge => map2(Light, x, y, run, |a: T, b: T| u8::from(a >= b)),
+        Comparison::Eq => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a == b)),
+        Comparison::Ne => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a != b)),
+        Comparison::Lt => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a < b)),
+        Comparison::Le => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a <= b)),
+        Comparison::Gt => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a > b)),
+        Comparison::Ge => each!(map2, Light, x, y, run, |a: T, b: T| u8::from(a >= b)),
     }
 }
 
@@ -197,7 +216,7 @@ pub(super) fn select(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run
 
 fn select_typed<T: Element>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let operands = [&inputs[0], &inputs[1], &inputs[2]];
-    map3(Light, operands, &mut outputs[0], run, |condition: u8, a: T, b: T| if condition != 0 { a } else { b })
+    each!(map3, Light, operands, &mut outputs[0], run, |condition: u8, a: T, b: T| if condition != 0 { a } else { b })
 }
 
 pub(super) fn cast(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
@@ -213,11 +232,11 @@ pub(super) fn cast(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'
 fn cast_from<T: Number>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let (x, y) = ([&inputs[0]], &mut outputs[0]);
     match y.dtype {
-        DType::F32 => map(Light, x, y, run, T::to_f32),
-        DType::F16 => map(Light, x, y, run, |x: T| f16::from_f32(x.to_f32())),
-        DType::U8 => map(Light, x, y, run, T::to_u8),
-        DType::I32 => map(Light, x, y, run, T::to_i32),
-        DType::U32 => map(Light, x, y, run, T::to_u32),
+        DType::F32 => each!(map, Light, x, y, run, |x: T| x.to_f32()),
+        DType::F16 => each!(map, Light, x, y, run, |x: T| f16::from_f32(x.to_f32())),
+        DType::U8 => each!(map, Light, x, y, run, |x: T| x.to_u8()),
+        DType::I32 => each!(map, Light, x, y, run, |x: T| x.to_i32()),
+        DType::U32 => each!(map, Light, x, y, run, |x: T| x.to_u32()),
     }
 }
 

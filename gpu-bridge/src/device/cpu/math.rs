@@ -131,22 +131,46 @@ pub(super) fn rsqrt(x: f32) -> f32 {
 /// anything to the power 0 and 1 to any power are 1, and a negative base takes integer powers only.
 #[inline(always)]
 pub(super) fn pow(x: f32, y: f32) -> f32 {
-    let (base, exponent) = (f64::from(x).abs(), f64::from(y));
+    let base = f64::from(x).abs();
     let log = natural_log(base);
+    let exponent = Exponent::new(y);
     // 1 to an infinite power is 1.
-    let power = if log == 0.0 { 0.0 } else { exponent * log };
+    let power = if log == 0.0 { 0.0 } else { exponent.value * log };
     let value = natural_exp(power) as f32;
+    let value = f32::from_bits(value.to_bits() ^ (x.to_bits() & exponent.odd));
+    // What is negative and finite has no other powers.
+    let refused = if (x < 0.0) & (base < f64::INFINITY) { exponent.broken } else { 0 };
+    let refused = if x != x { u32::MAX } else { refused };
+    let value = f32::from_bits(value.to_bits() | ((refused | exponent.nan) & f32::NAN.to_bits()));
+    let value = if x == 1.0 { 1.0 } else { value };
+    f32::from_bits((value.to_bits() & !exponent.zero) | (1.0_f32.to_bits() & exponent.zero))
+}
 
-    // An integer below 2^53 shows whether it is odd in its lowest bit when 2^52 is added.
-    let size = exponent.abs();
-    let shifted = size + 4_503_599_627_370_496.0;
-    let integer = shifted - 4_503_599_627_370_496.0 == size;
-    let odd = integer & (size < 4_503_599_627_370_496.0) & (shifted.to_bits() & 1 == 1);
-    let negative = x.is_sign_negative();
-    let value = if negative & odd { -value } else { value };
-    let refused = (x < 0.0) & !integer & (base < f64::INFINITY);
-    let value = if refused | (x != x) | (y != y) { f32::NAN } else { value };
-    if (x == 1.0) | (y == 0.0) { 1.0 } else { value }
+/// What an exponent does to the result, as masks of bits and not as choices: in a loop with one exponent for all, the
+/// compiler would make a loop for each combination of choices, none of them with vectors.
+#[derive(Clone, Copy)]
+struct Exponent {
+    value: f64,
+    /// The sign bit where it is an odd integer.
+    odd: u32,
+    /// All bits where it is no integer.
+    broken: u32,
+    nan: u32,
+    zero: u32,
+}
+
+impl Exponent {
+    #[inline(always)]
+    fn new(y: f32) -> Self {
+        const SHIFT: f64 = 4_503_599_627_370_496.0;
+        let mask = |is: bool| 0_u32.wrapping_sub(u32::from(is));
+        // An integer below 2^52 shows whether it is odd in its lowest bit when 2^52 is added.
+        let value = f64::from(y);
+        let shifted = value.abs() + SHIFT;
+        let integer = shifted - SHIFT == value.abs();
+        let odd = integer & (value.abs() < SHIFT) & (shifted.to_bits() & 1 == 1);
+        Self { value, odd: mask(odd) & (1 << 31), broken: mask(!integer), nan: mask(y != y), zero: mask(y == 0.0) }
+    }
 }
 
 /// The logarithm of a number that is not negative and, unless zero, is normal; to 2^-38 of its size.

@@ -8,6 +8,8 @@ use serde::Serialize;
 
 mod cold_start;
 mod http;
+mod kernels;
+mod native_vs_torch;
 
 /// One figure.
 #[derive(Serialize)]
@@ -39,7 +41,12 @@ impl Measurement {
 
 type Bench = (&'static str, fn() -> Result<()>);
 
-const BENCHES: &[Bench] = &[("cold_start", cold_start::run), ("http", http::run)];
+const BENCHES: &[Bench] = &[
+    ("cold_start", cold_start::run),
+    ("http", http::run),
+    ("kernels", kernels::run),
+    ("native_vs_torch", native_vs_torch::run),
+];
 
 fn main() -> Result<()> {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
@@ -54,6 +61,14 @@ fn main() -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a metric is to be measured: all are, unless `WEFT_BENCH_ONLY` names some, with commas between them.
+fn is_wanted(metric: &str) -> bool {
+    match std::env::var("WEFT_BENCH_ONLY") {
+        Ok(only) if !only.is_empty() => only.split(',').any(|name| name.trim() == metric),
+        _ => true,
+    }
 }
 
 /// The value below which a share of the samples lies.

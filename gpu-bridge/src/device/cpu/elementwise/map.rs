@@ -2,6 +2,9 @@
 //!
 //! The innermost axis decides which loop is run: over slices where elements lie side by side, with one value where an
 //! operand is repeated, and element by element where they lie apart.
+//!
+//! The closures that are given here must be `#[inline(always)]`, and the loops are written out instead of being left to
+//! adapters: what the compiler does not pull into the closure of [`vectorized`] does not become vector code.
 
 use super::stream;
 use super::walk::{Row, Walk};
@@ -66,9 +69,14 @@ pub(super) fn map3<A: Element, B: Element, C: Element, Y: Element>(
     fill(&walk, output.elements()?, work, run, Three { a: a.elements()?, b: b.elements()?, c: c.elements()?, f })
 }
 
+#[inline(always)]
+fn keep(x: f32) -> f32 {
+    x
+}
+
 /// The elements of a layout, one after the other.
 pub(in crate::device::cpu) fn gather(x: &[f32], layout: &Layout, y: &mut [f32], run: &Run<'_>) -> Result<()> {
-    fill(&Walk::new(&layout.shape, [layout]), y, Work::Light, run, One { a: x, f: |x| x })
+    fill(&Walk::new(&layout.shape, [layout]), y, Work::Light, run, One { a: x, f: keep })
 }
 
 /// Cuts a result into tiles and fills them.
@@ -84,9 +92,15 @@ fn fill<const N: usize, Y: Element>(
     run.chunks(y, tile, |index, y| {
         let start = index * tile;
         if streamed {
-            vectorized(|| fill_streamed(walk, start, y, &row));
+            vectorized(
+                #[inline(always)]
+                || fill_streamed(walk, start, y, &row),
+            );
         } else {
-            vectorized(|| walk.fill(start, y, &row));
+            vectorized(
+                #[inline(always)]
+                || walk.fill(start, y, &row),
+            );
         }
     })
 }
@@ -112,9 +126,17 @@ impl<A: Element, Y: Element, F: Fn(A) -> Y> Row<1, Y> for One<'_, A, F> {
     fn fill(&self, [a]: [usize; 1], [step]: [usize; 1], y: &mut [Y]) {
         let a = &self.a[a..];
         match step {
-            1 => y.iter_mut().zip(a).for_each(|(y, &a)| *y = (self.f)(a)),
+            1 => {
+                for (y, &a) in y.iter_mut().zip(a) {
+                    *y = (self.f)(a);
+                }
+            }
             0 => y.fill((self.f)(a[0])),
-            _ => y.iter_mut().enumerate().for_each(|(i, y)| *y = (self.f)(a[i * step])),
+            _ => {
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = (self.f)(a[i * step]);
+                }
+            }
         }
     }
 }
@@ -130,16 +152,28 @@ impl<A: Element, B: Element, Y: Element, F: Fn(A, B) -> Y> Row<2, Y> for Two<'_,
     fn fill(&self, [a, b]: [usize; 2], steps: [usize; 2], y: &mut [Y]) {
         let (a, b) = (&self.a[a..], &self.b[b..]);
         match steps {
-            [1, 1] => y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = (self.f)(a, b)),
+            [1, 1] => {
+                for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
+                    *y = (self.f)(a, b);
+                }
+            }
             [1, 0] => {
                 let b = b[0];
-                y.iter_mut().zip(a).for_each(|(y, &a)| *y = (self.f)(a, b));
+                for (y, &a) in y.iter_mut().zip(a) {
+                    *y = (self.f)(a, b);
+                }
             }
             [0, 1] => {
                 let a = a[0];
-                y.iter_mut().zip(b).for_each(|(y, &b)| *y = (self.f)(a, b));
+                for (y, &b) in y.iter_mut().zip(b) {
+                    *y = (self.f)(a, b);
+                }
             }
-            [s, t] => y.iter_mut().enumerate().for_each(|(i, y)| *y = (self.f)(a[i * s], b[i * t])),
+            [s, t] => {
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = (self.f)(a[i * s], b[i * t]);
+                }
+            }
         }
     }
 }
@@ -156,21 +190,33 @@ impl<A: Element, B: Element, C: Element, Y: Element, F: Fn(A, B, C) -> Y> Row<3,
     fn fill(&self, [a, b, c]: [usize; 3], steps: [usize; 3], y: &mut [Y]) {
         let (a, b, c) = (&self.a[a..], &self.b[b..], &self.c[c..]);
         match steps {
-            [1, 1, 1] => y.iter_mut().zip(a).zip(b).zip(c).for_each(|(((y, &a), &b), &c)| *y = (self.f)(a, b, c)),
+            [1, 1, 1] => {
+                for (((y, &a), &b), &c) in y.iter_mut().zip(a).zip(b).zip(c) {
+                    *y = (self.f)(a, b, c);
+                }
+            }
             [0, 1, 1] => {
                 let a = a[0];
-                y.iter_mut().zip(b).zip(c).for_each(|((y, &b), &c)| *y = (self.f)(a, b, c));
+                for ((y, &b), &c) in y.iter_mut().zip(b).zip(c) {
+                    *y = (self.f)(a, b, c);
+                }
             }
             [1, 0, 1] => {
                 let b = b[0];
-                y.iter_mut().zip(a).zip(c).for_each(|((y, &a), &c)| *y = (self.f)(a, b, c));
+                for ((y, &a), &c) in y.iter_mut().zip(a).zip(c) {
+                    *y = (self.f)(a, b, c);
+                }
             }
             [1, 1, 0] => {
                 let c = c[0];
-                y.iter_mut().zip(a).zip(b).for_each(|((y, &a), &b)| *y = (self.f)(a, b, c));
+                for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
+                    *y = (self.f)(a, b, c);
+                }
             }
             [s, t, u] => {
-                y.iter_mut().enumerate().for_each(|(i, y)| *y = (self.f)(a[i * s], b[i * t], c[i * u]));
+                for (i, y) in y.iter_mut().enumerate() {
+                    *y = (self.f)(a[i * s], b[i * t], c[i * u]);
+                }
             }
         }
     }

@@ -100,8 +100,9 @@ fn along_columns(mode: Resampling, x: &[f32], y: &mut [f32], columns: Sources<'_
     match mode {
         Resampling::Nearest => y.iter_mut().zip(columns.nearer).for_each(|(y, &nearer)| *y = x[nearer as usize]),
         Resampling::Bilinear => {
-            for (column, y) in y.iter_mut().enumerate() {
-                let (left, right, weight) = columns.of(column);
+            for ((y, &left), &weight) in y.iter_mut().zip(columns.nearer).zip(columns.weights) {
+                let left = left as usize;
+                let right = (left + 1).min(x.len() - 1);
                 *y = mix(x[left], x[right], weight);
             }
         }
@@ -126,8 +127,10 @@ pub(in super::super) fn resize_gradient(
     let row_work = width.max(large[2].div_ceil(height) * large[3]);
     let strip = (TILE / row_work).clamp(1, height);
     let strips = height.div_ceil(strip);
-    run.ranges(small[0] * small[1] * strips, (TILE / (strip * row_work)).max(1), |range| {
-        for unit in range {
+    let grain = (TILE / (strip * row_work)).max(1);
+    let units = small[0] * small[1] * strips;
+    run.each_with(units.div_ceil(grain), width, |tile, folded| {
+        for unit in tile * grain..units.min((tile + 1) * grain) {
             let (plane, first) = (unit / strips, unit % strips * strip);
             let end = height.min(first + strip);
             // SAFETY: each strip is one tile's.
@@ -135,10 +138,12 @@ pub(in super::super) fn resize_gradient(
             dx.fill(0.0);
             for line in rows.reached_from(first, end) {
                 let dy = &dy[(plane * large[2] + line) * large[3]..][..large[3]];
+                fold_columns(op.mode, dy, folded, columns);
                 let (upper, lower, weight) = rows.of(line);
                 for (row, weight) in [(upper, 1.0 - weight), (lower, weight)] {
                     if weight != 0.0 && (first..end).contains(&row) {
-                        add_columns(dy, weight, &mut dx[(row - first) * width..][..width], columns);
+                        let dx = &mut dx[(row - first) * width..][..width];
+                        vectorized(|| dx.iter_mut().zip(&*folded).for_each(|(dx, &x)| *dx += weight * x));
                     }
                 }
             }
@@ -146,13 +151,20 @@ pub(in super::super) fn resize_gradient(
     })
 }
 
-fn add_columns(dy: &[f32], weight: f32, dx: &mut [f32], columns: Sources<'_>) {
-    for (column, &dy) in dy.iter().enumerate() {
-        let (left, right, right_weight) = columns.of(column);
-        let dy = weight * dy;
-        dx[left] += (1.0 - right_weight) * dy;
-        if right_weight != 0.0 {
-            dx[right] += right_weight * dy;
+/// Gives each pixel of a line to the ones that it came from.
+fn fold_columns(mode: Resampling, dy: &[f32], folded: &mut [f32], columns: Sources<'_>) {
+    folded.fill(0.0);
+    match mode {
+        Resampling::Nearest => dy.iter().zip(columns.nearer).for_each(|(&dy, &at)| folded[at as usize] += dy),
+        Resampling::Bilinear => {
+            for ((&dy, &left), &weight) in dy.iter().zip(columns.nearer).zip(columns.weights) {
+                let left = left as usize;
+                let right = (left + 1).min(folded.len() - 1);
+                folded[left] += (1.0 - weight) * dy;
+                if weight != 0.0 {
+                    folded[right] += weight * dy;
+                }
+            }
         }
     }
 }

@@ -1,14 +1,14 @@
 //! Rows by index.
 
 use super::{Bits, TILE, by_width};
-use crate::device::cpu::memory::{Input, Output};
+use crate::device::cpu::memory::{Indices, Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::{GatherRows, OneHot, ScatterAddRows, Spec};
 use crate::run::{Parts, Run};
 
-/// The narrowest piece of a row that is worth going through all indices for.
+/// The narrowest piece of a row that is worth looking through all indices for.
 const NARROWEST: usize = 32;
 
 pub(in super::super) fn gather_rows(
@@ -50,8 +50,7 @@ fn gather<T: Bits>(
     })
 }
 
-/// Tiles own columns, not rows: each goes through all rows in order, so whatever the indices are, the sums of a row are
-/// made in that order and all tiles have the same work.
+/// Sums are made in the order of the rows, whoever makes them.
 pub(in super::super) fn scatter_add_rows(
     op: &ScatterAddRows,
     inputs: &[Input<'_>],
@@ -59,22 +58,68 @@ pub(in super::super) fn scatter_add_rows(
     run: &Run<'_>,
 ) -> Result<()> {
     let width: usize = outputs[0].layout.shape[1..].iter().product();
-    let (rows, index) = (inputs[0].floats()?, inputs[1].indices()?);
     let count = inputs[1].layout.shape.elements();
+    let (rows, index) = (inputs[0].floats()?, inputs[1].indices()?);
     (0..count).try_for_each(|row| index.checked(row, op.count, op.name(), "row").map(drop))?;
     let sums = outputs[0].floats()?;
-    run.chunks(sums, TILE, |_, sums| sums.fill(0.0))?;
-    let piece = (TILE / count.max(1)).next_multiple_of(NARROWEST).min(width.max(1));
+    if op.count / 4 >= count && width >= NARROWEST {
+        add_by_rows(rows, index, count, sums, width, run)
+    } else {
+        run.chunks(sums, TILE, |_, sums| sums.fill(0.0))?;
+        add_by_columns(rows, index, count, sums, width, run)
+    }
+}
+
+/// Where most sums stay zero, as for the gradient of an embedding, setting them to zero is most of the work. A tile owns
+/// some of them and looks through all indices for its own.
+fn add_by_rows(
+    rows: &[f32],
+    index: Indices<'_>,
+    count: usize,
+    sums: &mut [f32],
+    width: usize,
+    run: &Run<'_>,
+) -> Result<()> {
+    // Looking through the indices must stay a small part of it.
+    let owned = (8 * TILE / width).max(count / width).max(1);
+    run.chunks(sums, owned * width, |tile, sums| {
+        sums.fill(0.0);
+        let first = tile * owned;
+        let end = first + sums.len() / width;
+        for row in 0..count {
+            let to = index.get(row) as usize;
+            if (first..end).contains(&to) {
+                add(&rows[row * width..][..width], &mut sums[(to - first) * width..][..width]);
+            }
+        }
+    })
+}
+
+/// A tile owns some columns and goes through all rows: whatever the indices are, all tiles have the same work.
+fn add_by_columns(
+    rows: &[f32],
+    index: Indices<'_>,
+    count: usize,
+    sums: &mut [f32],
+    width: usize,
+    run: &Run<'_>,
+) -> Result<()> {
+    let tiles = (count * width / TILE).clamp(1, 16);
+    let owned = width.div_ceil(tiles).next_multiple_of(NARROWEST);
     let sums = Parts::new(sums);
-    run.ranges(width, piece, |columns| {
+    run.ranges(width, owned, |columns| {
         for row in 0..count {
             let at = index.get(row) as usize * width;
             // SAFETY: the columns of different tiles do not overlap.
             let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
-            let from = &rows[row * width..][columns.clone()];
-            vectorized(|| sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x));
+            add(&rows[row * width..][columns.clone()], sums);
         }
     })
+}
+
+#[inline(always)]
+fn add(from: &[f32], sums: &mut [f32]) {
+    vectorized(|| sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x));
 }
 
 pub(in super::super) fn one_hot(

@@ -1,7 +1,5 @@
 //! The largest elements of rows.
 
-use std::cmp::Ordering;
-
 use super::TILE;
 use crate::device::cpu::memory::{Input, Output};
 use crate::error::{Error, Result};
@@ -25,7 +23,8 @@ pub(in super::super) fn top_k(
     };
     let (values, indices) = (Parts::new(values.floats()?), Parts::new(indices.elements::<u32>()?));
     let grain = (TILE / size.max(1)).max(1);
-    let room = if count > FEW { size } else { 0 };
+    // Two floats are room for one key.
+    let room = if count > FEW { 2 * size } else { 0 };
     run.each_with(rows.div_ceil(grain), room, |tile, scratch| {
         for row in tile * grain..rows.min((tile + 1) * grain) {
             let x = &x[row * size..][..size];
@@ -48,39 +47,61 @@ fn larger(a: f32, b: f32) -> bool {
 }
 
 fn insert(x: &[f32], values: &mut [f32], indices: &mut [u32]) {
+    const PIECE: usize = 16;
     let count = values.len();
-    for (index, &element) in x.iter().enumerate() {
-        let mut place = index.min(count - 1);
-        if index >= count && !larger(element, values[place]) {
+    for (piece, elements) in x.chunks(PIECE).enumerate() {
+        let first = piece * PIECE;
+        let least = values[count - 1];
+        // Most pieces have nothing that belongs among the largest; NaN is not below anything.
+        if first >= count && elements.iter().fold(true, |below, &x| below & (x <= least)) {
             continue;
         }
-        while place > 0 && larger(element, values[place - 1]) {
-            values[place] = values[place - 1];
-            indices[place] = indices[place - 1];
-            place -= 1;
+        for (at, &element) in elements.iter().enumerate() {
+            insert_one(element, first + at, values, indices);
         }
-        values[place] = element;
-        indices[place] = index as u32;
     }
 }
 
-fn sort(x: &[f32], order: &mut [u32], values: &mut [f32], indices: &mut [u32]) {
-    let compare = |&a: &u32, &b: &u32| match (x[a as usize], x[b as usize]) {
-        (x, y) if larger(x, y) => Ordering::Less,
-        (x, y) if larger(y, x) => Ordering::Greater,
-        _ => a.cmp(&b),
+fn insert_one(element: f32, index: usize, values: &mut [f32], indices: &mut [u32]) {
+    let last = values.len() - 1;
+    let mut place = index.min(last);
+    if index > last && !larger(element, values[last]) {
+        return;
+    }
+    while place > 0 && larger(element, values[place - 1]) {
+        values[place] = values[place - 1];
+        indices[place] = indices[place - 1];
+        place -= 1;
+    }
+    values[place] = element;
+    indices[place] = index as u32;
+}
+
+/// A number that is the smaller the earlier an element comes: by value, then by index.
+#[inline(always)]
+fn key(element: f32, index: usize) -> u64 {
+    // Adding zero makes the two zeros equal.
+    let bits = (element + 0.0).to_bits();
+    let ascending = match bits >> 31 {
+        _ if element.is_nan() => u32::MAX,
+        0 => bits | 1 << 31,
+        _ => !bits,
     };
-    for (index, place) in order.iter_mut().enumerate() {
-        *place = index as u32;
+    u64::from(!ascending) << 32 | index as u64
+}
+
+fn sort(x: &[f32], keys: &mut [u64], values: &mut [f32], indices: &mut [u32]) {
+    for (index, (key_of, &element)) in keys.iter_mut().zip(x).enumerate() {
+        *key_of = key(element, index);
     }
     let count = values.len();
-    if count < order.len() {
-        order.select_nth_unstable_by(count - 1, compare);
+    if count < keys.len() {
+        keys.select_nth_unstable(count - 1);
     }
-    order[..count].sort_unstable_by(compare);
-    for ((&index, value), place) in order.iter().zip(values).zip(indices) {
-        *value = x[index as usize];
-        *place = index;
+    keys[..count].sort_unstable();
+    for ((&key, value), index) in keys.iter().zip(values).zip(indices) {
+        *index = key as u32;
+        *value = x[key as u32 as usize];
     }
 }
 

@@ -10,11 +10,9 @@ use crate::error::Result;
 use crate::run::{Parts, Run};
 use crate::shape::{MAX_RANK, Shape};
 
-/// The side of the squares in which axes are swapped: a cache line of the widest elements.
-const BLOCK: usize = 16;
-
-/// How many elements a tile goes along the input's axis: four lines of a page at a time are kind to the page tables.
-const STRIP: usize = 4 * BLOCK;
+/// How many elements a tile goes along the input's axis: that many bytes of a page are read together, which is kind to
+/// the page tables.
+const STRIP: usize = 256;
 
 /// Two buffers walked through at once: sizes and strides, outermost axis first, in the order of the result.
 pub(super) struct Walk {
@@ -133,6 +131,8 @@ fn along<T: Bits>(walk: &Walk, from: &[T], into: &Parts<'_, T>, start: usize, ru
 /// Fills the places of a row that are `step_into` apart with elements that are `step_from` apart.
 fn copy_row<T: Bits>(from: &[T], step_from: usize, into: &mut [T], step_into: usize) {
     match (step_from, step_into) {
+        // Calling a function to copy a few elements takes longer than copying them.
+        (step, 1) if into.len() < 16 => into.iter_mut().enumerate().for_each(|(at, into)| *into = from[at * step]),
         (1, 1) => into.copy_from_slice(&from[..into.len()]),
         (0, 1) => into.fill(from[0]),
         (2, 1) => vectorized(|| into.iter_mut().zip(from.chunks(2)).for_each(|(into, from)| *into = from[0])),
@@ -156,8 +156,8 @@ fn across<T: Bits>(
 ) -> Result<()> {
     let (rest, row) = walk.without(walk.rank - 1);
     let (outer, column) = rest.without(axis);
-    let strip = column.size.min(STRIP);
-    let width = row.size.min((TILE / strip).next_multiple_of(BLOCK));
+    let strip = column.size.min(STRIP.max(TILE / row.size));
+    let width = row.size.min((TILE / strip).next_multiple_of(16));
     let (strips, widths) = (column.size.div_ceil(strip), row.size.div_ceil(width));
     run.ranges(outer.elements() * strips * widths, TILE / (strip * width), |range| {
         for unit in range {
@@ -167,22 +167,53 @@ fn across<T: Bits>(
             let rows = width.min(row.size - first_row);
             let from = &from[at_from + first_column * column.from + first_row * row.from..];
             let to = start + at_into + first_column * column.into + first_row;
-            vectorized(|| swap(from, into, to, Axis { size: columns, ..column }, Axis { size: rows, ..row }));
+            let (column, row) = (Axis { size: columns, ..column }, Axis { size: rows, ..row });
+            vectorized(|| match (column.size, row.size) {
+                // Channels of images, first to last or last to first.
+                (3, _) if column.from == 1 && row.from == 3 => part_channels::<T, 3>(from, into, to, column, row),
+                (4, _) if column.from == 1 && row.from == 4 => part_channels::<T, 4>(from, into, to, column, row),
+                (_, 3) if column.from == 1 && column.into == 3 => join_channels::<T, 3>(from, into, to, column, row),
+                (_, 4) if column.from == 1 && column.into == 4 => join_channels::<T, 4>(from, into, to, column, row),
+                _ if size_of::<T>() == 4 => swap::<T, 8>(from, into, to, column, row),
+                _ => swap::<T, 16>(from, into, to, column, row),
+            });
         }
     })
 }
 
-/// One tile: every element of every column.
+/// Each channel of pixels of `N` to a row of its own.
 #[inline(always)]
-fn swap<T: Bits>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
-    for r in (0..row.size).step_by(BLOCK) {
-        let rows = BLOCK.min(row.size - r);
-        for c in (0..column.size).step_by(BLOCK) {
-            let columns = BLOCK.min(column.size - c);
+fn part_channels<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
+    for channel in 0..N {
+        let to = start + channel * column.into;
+        // SAFETY: rows of the result do not interleave, nor do pieces of a row.
+        let to = unsafe { into.part(to..to + row.size) };
+        to.iter_mut().zip(from.chunks_exact(N)).for_each(|(to, pixel)| *to = pixel[channel]);
+    }
+}
+
+/// `N` channels to pixels.
+#[inline(always)]
+fn join_channels<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
+    // SAFETY: these rows of the result follow each other, and no other tile has them.
+    let to = unsafe { into.part(start..start + N * column.size) };
+    let channels: [&[T]; N] = std::array::from_fn(|channel| &from[channel * row.from..][..column.size]);
+    for (at, pixel) in to.chunks_exact_mut(N).enumerate() {
+        (0..N).for_each(|channel| pixel[channel] = channels[channel][at]);
+    }
+}
+
+/// One tile: every element of every column, in squares of `N`.
+#[inline(always)]
+fn swap<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
+    for r in (0..row.size).step_by(N) {
+        let rows = N.min(row.size - r);
+        for c in (0..column.size).step_by(N) {
+            let columns = N.min(column.size - c);
             let from = &from[c * column.from + r * row.from..];
             let start = start + c * column.into + r;
-            if rows == BLOCK && columns == BLOCK && column.from == 1 {
-                swap_block(from, row.from, into, start, column.into);
+            if rows == N && columns == N && column.from == 1 {
+                swap_square::<T, N>(from, row.from, into, start, column.into);
                 continue;
             }
             for c in 0..columns {
@@ -194,18 +225,24 @@ fn swap<T: Bits>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, ro
     }
 }
 
-/// A full block goes through a small one of its own: whole lines are read, then whole lines are written.
+/// A full square goes through a small one of its own: it is read along one axis, then written along the other.
 #[inline(always)]
-fn swap_block<T: Bits>(from: &[T], row_from: usize, into: &Parts<'_, T>, start: usize, column_into: usize) {
-    let mut block = [[T::zeroed(); BLOCK]; BLOCK];
-    for (r, line) in block.iter_mut().enumerate() {
-        line.copy_from_slice(&from[r * row_from..][..BLOCK]);
+fn swap_square<T: Bits, const N: usize>(
+    from: &[T],
+    row_from: usize,
+    into: &Parts<'_, T>,
+    start: usize,
+    column_into: usize,
+) {
+    let mut square = [[T::zeroed(); N]; N];
+    for (r, line) in square.iter_mut().enumerate() {
+        line.copy_from_slice(&from[r * row_from..][..N]);
     }
-    for c in 0..BLOCK {
+    for c in 0..N {
         let to = start + c * column_into;
         // SAFETY: rows of the result do not interleave, nor do pieces of a row.
-        let to = unsafe { into.part(to..to + BLOCK) };
-        to.iter_mut().zip(&block).for_each(|(to, line)| *to = line[c]);
+        let to = unsafe { into.part(to..to + N) };
+        to.iter_mut().zip(&square).for_each(|(to, line)| *to = line[c]);
     }
 }
 

@@ -90,20 +90,23 @@ fn fold_short<F: Fold>(fold: F, x: &[f32], blocks: &Blocks, y: &mut [F::Result],
     let (count, grain) = (blocks.count(), blocks.grain());
     let y = Parts::new(y);
     run.each_with(count.div_ceil(grain), 2 * blocks.width, |tile, states| {
-        vectorized(|| {
-            for index in tile * grain..count.min((tile + 1) * grain) {
-                let block = blocks.block(index);
-                let (first, second) = states.split_at_mut(blocks.width);
-                let (first, second) = (&mut first[..block.columns], &mut second[..block.columns]);
-                fold.columns(blocks.elements(x, &block), blocks.columns, first, second);
-                let start = block.batch * blocks.columns + block.column;
-                // SAFETY: blocks do not overlap, and each is in one tile.
-                let y = unsafe { y.part(start..start + block.columns) };
-                for ((y, &first), &second) in y.iter_mut().zip(&*first).zip(&*second) {
-                    *y = fold.finish([f64::from(first), f64::from(second)], blocks.rows);
+        vectorized(
+            #[inline(always)]
+            || {
+                for index in tile * grain..count.min((tile + 1) * grain) {
+                    let block = blocks.block(index);
+                    let (first, second) = states.split_at_mut(blocks.width);
+                    let (first, second) = (&mut first[..block.columns], &mut second[..block.columns]);
+                    fold.columns(blocks.elements(x, &block), blocks.columns, first, second);
+                    let start = block.batch * blocks.columns + block.column;
+                    // SAFETY: blocks do not overlap, and each is in one tile.
+                    let y = unsafe { y.part(start..start + block.columns) };
+                    for ((y, &first), &second) in y.iter_mut().zip(&*first).zip(&*second) {
+                        *y = fold.finish([f64::from(first), f64::from(second)], blocks.rows);
+                    }
                 }
-            }
-        });
+            },
+        );
     })
 }
 
@@ -113,35 +116,41 @@ fn fold_long<F: Fold>(fold: F, x: &[f32], blocks: &Blocks, y: &mut [F::Result], 
     let mut scratch = run.scratch(blocks.batches * parts * 2 * columns)?;
     let states = Parts::new(scratch.floats());
     run.ranges(count, grain, |range| {
-        vectorized(|| {
-            for index in range {
-                let block = blocks.block(index);
-                let start = (block.batch * parts + block.part) * 2 * columns + block.column;
-                // SAFETY: blocks do not overlap, and each is in one tile.
-                let first = unsafe { states.part(start..start + block.columns) };
-                // SAFETY: as above.
-                let second = unsafe { states.part(start + columns..start + columns + block.columns) };
-                fold.columns(blocks.elements(x, &block), columns, first, second);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for index in range {
+                    let block = blocks.block(index);
+                    let start = (block.batch * parts + block.part) * 2 * columns + block.column;
+                    // SAFETY: blocks do not overlap, and each is in one tile.
+                    let first = unsafe { states.part(start..start + block.columns) };
+                    // SAFETY: as above.
+                    let second = unsafe { states.part(start + columns..start + columns + block.columns) };
+                    fold.columns(blocks.elements(x, &block), columns, first, second);
+                }
+            },
+        );
     })?;
     let states = &*scratch.floats();
     let grain = (TILE / (parts * 2)).max(1);
     run.chunks(y, grain, |tile, y| {
-        vectorized(|| {
-            for (index, y) in y.iter_mut().enumerate() {
-                let (batch, column) = ((tile * grain + index) / columns, (tile * grain + index) % columns);
-                let state = |part: usize| {
-                    let at = (batch * parts + part) * 2 * columns + column;
-                    [f64::from(states[at]), f64::from(states[at + columns])]
-                };
-                let mut all = (state(0), blocks.height);
-                for part in 1..parts {
-                    let more = blocks.height.min(blocks.rows - part * blocks.height);
-                    all = (fold.merge(all, (state(part), more)), all.1 + more);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (index, y) in y.iter_mut().enumerate() {
+                    let (batch, column) = ((tile * grain + index) / columns, (tile * grain + index) % columns);
+                    let state = |part: usize| {
+                        let at = (batch * parts + part) * 2 * columns + column;
+                        [f64::from(states[at]), f64::from(states[at + columns])]
+                    };
+                    let mut all = (state(0), blocks.height);
+                    for part in 1..parts {
+                        let more = blocks.height.min(blocks.rows - part * blocks.height);
+                        all = (fold.merge(all, (state(part), more)), all.1 + more);
+                    }
+                    *y = fold.finish(all.0, blocks.rows);
                 }
-                *y = fold.finish(all.0, blocks.rows);
-            }
-        });
+            },
+        );
     })
 }

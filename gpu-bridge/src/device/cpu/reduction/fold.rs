@@ -36,7 +36,11 @@ pub(super) trait Fold: Copy + Sync {
 #[inline(always)]
 fn lanes(x: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn(f32, f32) -> f32) -> f32 {
     if x.len() < LANES {
-        return x.iter().fold(start, |sum, &x| step(sum, x));
+        let mut one = start;
+        for &x in x {
+            one = step(one, x);
+        }
+        return one;
     }
     let mut lanes = [start; LANES];
     let (chunks, rest) = x.as_chunks::<LANES>();
@@ -61,7 +65,18 @@ fn lanes(x: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn(f3
 /// The sum of `term` over elements that lie side by side.
 #[inline(always)]
 fn total(x: &[f32], term: impl Fn(f32) -> f32) -> f64 {
-    x.chunks(BLOCK).map(|x| f64::from(lanes(x, 0.0, |sum, x| sum + term(x), |a, b| a + b))).sum()
+    let mut total = 0.0;
+    for block in x.chunks(BLOCK) {
+        total += f64::from(lanes(
+            block,
+            0.0,
+            #[inline(always)]
+            |sum, x| sum + term(x),
+            #[inline(always)]
+            |a, b| a + b,
+        ));
+    }
+    total
 }
 
 /// Sums, and what comes of them when they are divided by the count.
@@ -75,14 +90,23 @@ impl Fold for Sum {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [total(x, |x| x), 0.0]
+        [
+            total(
+                x,
+                #[inline(always)]
+                |x| x,
+            ),
+            0.0,
+        ]
     }
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], _: &mut [f32]) {
         first.fill(0.0);
         for row in x.chunks(stride) {
-            first.iter_mut().zip(row).for_each(|(sum, &x)| *sum += x);
+            for (sum, &x) in first.iter_mut().zip(row) {
+                *sum += x;
+            }
         }
     }
 
@@ -105,14 +129,23 @@ impl Fold for SumSquares {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [total(x, |x| x * x), 0.0]
+        [
+            total(
+                x,
+                #[inline(always)]
+                |x| x * x,
+            ),
+            0.0,
+        ]
     }
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], _: &mut [f32]) {
         first.fill(0.0);
         for row in x.chunks(stride) {
-            first.iter_mut().zip(row).for_each(|(sum, &x)| *sum += x * x);
+            for (sum, &x) in first.iter_mut().zip(row) {
+                *sum += x * x;
+            }
         }
     }
 
@@ -138,17 +171,30 @@ impl Fold for Variance {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        let mean = total(x, |x| x) / x.len() as f64;
+        let mean = total(
+            x,
+            #[inline(always)]
+            |x| x,
+        ) / x.len() as f64;
         // The distances are from the mean as an f32, and so is what is merged.
         let center = mean as f32;
-        [f64::from(center), total(x, |x| (x - center) * (x - center))]
+        [
+            f64::from(center),
+            total(
+                x,
+                #[inline(always)]
+                |x| (x - center) * (x - center),
+            ),
+        ]
     }
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], second: &mut [f32]) {
         Sum { mean: true }.columns(x, stride, first, second);
         let share = 1.0 / x.len().div_ceil(stride) as f32;
-        first.iter_mut().for_each(|sum| *sum *= share);
+        for sum in &mut *first {
+            *sum *= share;
+        }
         second.fill(0.0);
         for row in x.chunks(stride) {
             for ((sum, &mean), &x) in second.iter_mut().zip(&*first).zip(row) {
@@ -194,14 +240,26 @@ impl<const MAX: bool> Fold for Extremum<MAX> {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [f64::from(lanes(x, x[0], further::<MAX>, further::<MAX>)), 0.0]
+        [
+            f64::from(lanes(
+                x,
+                x[0],
+                #[inline(always)]
+                |a, b| further::<MAX>(a, b),
+                #[inline(always)]
+                |a, b| further::<MAX>(a, b),
+            )),
+            0.0,
+        ]
     }
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], _: &mut [f32]) {
         first.copy_from_slice(&x[..first.len()]);
         for row in x.chunks(stride).skip(1) {
-            first.iter_mut().zip(row).for_each(|(best, &x)| *best = further::<MAX>(*best, x));
+            for (best, &x) in first.iter_mut().zip(row) {
+                *best = further::<MAX>(*best, x);
+            }
         }
     }
 
@@ -225,7 +283,14 @@ impl<const MAX: bool> Fold for Position<MAX> {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        let best = lanes(x, x[0], further::<MAX>, further::<MAX>);
+        let best = lanes(
+            x,
+            x[0],
+            #[inline(always)]
+            |a, b| further::<MAX>(a, b),
+            #[inline(always)]
+            |a, b| further::<MAX>(a, b),
+        );
         let at = if best.is_nan() { x.iter().position(|x| x.is_nan()) } else { x.iter().position(|&x| x == best) };
         [f64::from(best), at.unwrap_or(0) as f64]
     }

@@ -15,11 +15,14 @@ pub(super) fn fold<F: Fold>(fold: F, x: &[f32], sizes: &Sizes, y: &mut [F::Resul
     if parts <= 1 {
         let grain = (TILE / count.max(1)).max(1);
         return run.chunks(y, grain, |tile, y| {
-            vectorized(|| {
-                for (index, y) in y.iter_mut().enumerate() {
-                    *y = fold.finish(fold_part(fold, x, sizes, tile * grain + index, 0..count), count);
-                }
-            });
+            vectorized(
+                #[inline(always)]
+                || {
+                    for (index, y) in y.iter_mut().enumerate() {
+                        *y = fold.finish(fold_part(fold, x, sizes, tile * grain + index, 0..count), count);
+                    }
+                },
+            );
         });
     }
     // Four floats hold a state.
@@ -28,7 +31,10 @@ pub(super) fn fold<F: Fold>(fold: F, x: &[f32], sizes: &Sizes, y: &mut [F::Resul
     run.chunks(states, 1, |index, state| {
         let part = index % parts;
         let range = part * TILE..count.min((part + 1) * TILE);
-        vectorized(|| state.fill(fold_part(fold, x, sizes, index / parts, range)));
+        vectorized(
+            #[inline(always)]
+            || state.fill(fold_part(fold, x, sizes, index / parts, range)),
+        );
     })?;
     for (y, states) in y.iter_mut().zip(states.chunks(parts)) {
         let mut all = (states[0], TILE);
