@@ -1,5 +1,7 @@
 //! Shapes and layouts: chains of views against a naive computation, and sizes of any kind.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

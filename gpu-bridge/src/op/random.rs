@@ -50,13 +50,14 @@ impl Stream {
 
     /// One block of bits, as the head of this file defines it.
     pub fn block(self, index: u64) -> [u32; 4] {
-        let product = |a: u32, b: u32| (u64::from(a) * u64::from(b), u64::from(a) * u64::from(b) >> 32);
-        let [mut c0, mut c1, mut c2, mut c3] = [index, index >> 32, self.offset, self.offset >> 32].map(|x| x as u32);
-        let [mut k0, mut k1] = [self.seed as u32, (self.seed >> 32) as u32];
+        let halves = |wide: u64| (wide as u32, (wide >> 32) as u32);
+        let product = |a: u32, b: u32| halves(u64::from(a) * u64::from(b));
+        let ((mut c0, mut c1), (mut c2, mut c3)) = (halves(index), halves(self.offset));
+        let (mut k0, mut k1) = halves(self.seed);
         for _ in 0..Self::ROUNDS {
             let (low_p, high_p) = product(Self::MULTIPLIERS[0], c0);
             let (low_q, high_q) = product(Self::MULTIPLIERS[1], c2);
-            [c0, c1, c2, c3] = [high_q as u32 ^ c1 ^ k0, low_q as u32, high_p as u32 ^ c3 ^ k1, low_p as u32];
+            [c0, c1, c2, c3] = [high_q ^ c1 ^ k0, low_q, high_p ^ c3 ^ k1, low_p];
             k0 = k0.wrapping_add(Self::KEY_STEPS[0]);
             k1 = k1.wrapping_add(Self::KEY_STEPS[1]);
         }

@@ -580,6 +580,40 @@ mod on_the_cpu {
         }
     }
 
+    /// Axes swapped of what was contiguous: blocks, strips, channels of images and what is left of them.
+    #[test]
+    fn copies_of_permuted_tensors_are_exact() {
+        let context = context();
+        let permuted: [(&[usize], &[usize]); 10] = [
+            (&[16, 16], &[1, 0]),
+            (&[33, 50], &[1, 0]),
+            (&[300, 700], &[1, 0]),
+            (&[2, 40, 41, 3], &[0, 3, 1, 2]),
+            (&[2, 3, 40, 41], &[0, 2, 3, 1]),
+            (&[2, 210, 200, 4], &[0, 3, 1, 2]),
+            (&[2, 4, 210, 200], &[0, 2, 3, 1]),
+            (&[3, 17, 5, 64], &[0, 2, 3, 1]),
+            (&[20, 30, 40], &[2, 1, 0]),
+            (&[5, 1, 20_000], &[2, 0, 1]),
+        ];
+        for (sizes, order) in permuted {
+            for dtype in DType::ALL {
+                let x = varied(sizes, dtype);
+                let to: Vec<usize> = order.iter().map(|&axis| sizes[axis]).collect();
+                let want = rearranged(&x, &to, |c| {
+                    let mut from = vec![0; c.len()];
+                    order.iter().zip(c).for_each(|(&axis, &c)| from[axis] = c);
+                    from
+                });
+                for threads in [1, 3] {
+                    context.set_threads(threads);
+                    let copy = x.upload(&context).permute(order).unwrap().copy().unwrap();
+                    assert!(Array::download(&copy) == want, "{dtype} {sizes:?} as {order:?}");
+                }
+            }
+        }
+    }
+
     #[test]
     fn contiguous_copies_only_what_lies_apart() {
         let context = context();

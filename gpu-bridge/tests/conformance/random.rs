@@ -63,7 +63,9 @@ pub fn cases() -> Vec<Case> {
     let x = Array::noise(&[3, 5], 1, -1.0, 1.0);
     for rate in [0.0, 0.3] {
         let op = Dropout { rate, stream: STREAMS[1] };
-        cases.push(Case::new(op, &[x.clone()], EXACT, move |x| vec![dropped(&x[0], op)]).differentiated(&[0]));
+        cases.push(
+            Case::new(op, std::slice::from_ref(&x), EXACT, move |x| vec![dropped(&x[0], op)]).differentiated(&[0]),
+        );
     }
     // What is dropped is 0 whatever it was.
     let x = Array::build(&[40], DType::F32, |index| if index % 2 == 0 { f64::NAN } else { f64::INFINITY });

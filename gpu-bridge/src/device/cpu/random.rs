@@ -96,10 +96,11 @@ pub(super) fn dropout(op: &Dropout, inputs: &[Input<'_>], outputs: &mut [Output<
             y,
             #[inline(always)]
             |words, y, at| {
-                let words = interleave(words);
+                // All bits or none: what is dropped is zero whatever it was.
+                let masks = interleave(words.map(|word| word.map(|bits| if bits >= threshold { u32::MAX } else { 0 })));
                 let x = &x[at..][..y.len()];
-                for ((y, &x), &bits) in y.iter_mut().zip(x).zip(&words) {
-                    *y = if bits >= threshold { x * scale } else { 0.0 };
+                for ((y, &x), &mask) in y.iter_mut().zip(x).zip(&masks) {
+                    *y = f32::from_bits((x * scale).to_bits() & mask);
                 }
             },
         );

@@ -10,6 +10,9 @@ use crate::error::Result;
 use crate::run::{Parts, Run};
 use crate::shape::{MAX_RANK, Shape};
 
+/// The side of the squares in which axes are swapped. The compiler makes more of 16 than of 8 or 32.
+const SQUARE: usize = 16;
+
 /// How many elements a tile goes along the input's axis: that many bytes of a page are read together, which is kind to
 /// the page tables.
 const STRIP: usize = 256;
@@ -157,7 +160,7 @@ fn across<T: Bits>(
     let (rest, row) = walk.without(walk.rank - 1);
     let (outer, column) = rest.without(axis);
     let strip = column.size.min(STRIP.max(TILE / row.size));
-    let width = row.size.min((TILE / strip).next_multiple_of(16));
+    let width = row.size.min((TILE / strip).next_multiple_of(SQUARE));
     let (strips, widths) = (column.size.div_ceil(strip), row.size.div_ceil(width));
     run.ranges(outer.elements() * strips * widths, TILE / (strip * width), |range| {
         for unit in range {
@@ -174,8 +177,7 @@ fn across<T: Bits>(
                 (4, _) if column.from == 1 && row.from == 4 => part_channels::<T, 4>(from, into, to, column, row),
                 (_, 3) if column.from == 1 && column.into == 3 => join_channels::<T, 3>(from, into, to, column, row),
                 (_, 4) if column.from == 1 && column.into == 4 => join_channels::<T, 4>(from, into, to, column, row),
-                _ if size_of::<T>() == 4 => swap::<T, 8>(from, into, to, column, row),
-                _ => swap::<T, 16>(from, into, to, column, row),
+                _ => swap(from, into, to, column, row),
             });
         }
     })
@@ -203,17 +205,17 @@ fn join_channels<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start
     }
 }
 
-/// One tile: every element of every column, in squares of `N`.
+/// One tile: every element of every column, in squares.
 #[inline(always)]
-fn swap<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
-    for r in (0..row.size).step_by(N) {
-        let rows = N.min(row.size - r);
-        for c in (0..column.size).step_by(N) {
-            let columns = N.min(column.size - c);
+fn swap<T: Bits>(from: &[T], into: &Parts<'_, T>, start: usize, column: Axis, row: Axis) {
+    for r in (0..row.size).step_by(SQUARE) {
+        let rows = SQUARE.min(row.size - r);
+        for c in (0..column.size).step_by(SQUARE) {
+            let columns = SQUARE.min(column.size - c);
             let from = &from[c * column.from + r * row.from..];
             let start = start + c * column.into + r;
-            if rows == N && columns == N && column.from == 1 {
-                swap_square::<T, N>(from, row.from, into, start, column.into);
+            if rows == SQUARE && columns == SQUARE && column.from == 1 {
+                swap_square(from, row.from, into, start, column.into);
                 continue;
             }
             for c in 0..columns {
@@ -227,21 +229,15 @@ fn swap<T: Bits, const N: usize>(from: &[T], into: &Parts<'_, T>, start: usize, 
 
 /// A full square goes through a small one of its own: it is read along one axis, then written along the other.
 #[inline(always)]
-fn swap_square<T: Bits, const N: usize>(
-    from: &[T],
-    row_from: usize,
-    into: &Parts<'_, T>,
-    start: usize,
-    column_into: usize,
-) {
-    let mut square = [[T::zeroed(); N]; N];
+fn swap_square<T: Bits>(from: &[T], row_from: usize, into: &Parts<'_, T>, start: usize, column_into: usize) {
+    let mut square = [[T::zeroed(); SQUARE]; SQUARE];
     for (r, line) in square.iter_mut().enumerate() {
-        line.copy_from_slice(&from[r * row_from..][..N]);
+        line.copy_from_slice(&from[r * row_from..][..SQUARE]);
     }
-    for c in 0..N {
+    for c in 0..SQUARE {
         let to = start + c * column_into;
         // SAFETY: rows of the result do not interleave, nor do pieces of a row.
-        let to = unsafe { into.part(to..to + N) };
+        let to = unsafe { into.part(to..to + SQUARE) };
         to.iter_mut().zip(&square).for_each(|(to, line)| *to = line[c]);
     }
 }
