@@ -62,7 +62,10 @@ mod tests {
     /// Printed by `hashes` of `scripts/torch_models.py`.
     #[test]
     fn hashes_are_those_of_the_script() {
-        assert_eq!([0, 1, 2, 15_000_000].map(|element| hash(0, 0, element)), [0xC4A0_E45C, 0x0255_B236, 0x3EF2_2BFA, 0xA8DC_135A]);
+        assert_eq!(
+            [0, 1, 2, 15_000_000].map(|element| hash(0, 0, element)),
+            [0xC4A0_E45C, 0x0255_B236, 0x3EF2_2BFA, 0xA8DC_135A]
+        );
         assert_eq!(hash(0, INPUTS, 7), 0x2E6D_C053);
     }
 }

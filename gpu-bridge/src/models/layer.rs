@@ -111,7 +111,10 @@ impl Builder {
             .statistics
             .iter()
             .map(|(_, channels)| {
-                Ok(Statistics { mean: context.zeros(&[*channels])?, variance: context.full(&[*channels], DType::F32, 1.0)? })
+                Ok(Statistics {
+                    mean: context.zeros(&[*channels])?,
+                    variance: context.full(&[*channels], DType::F32, 1.0)?,
+                })
             })
             .collect::<Result<Vec<_>>>()?;
         let optimizer = arena.optimizer(Optimizer::Sgd(Sgd { momentum: 0.9, weight_decay: 1e-4, ..Sgd::default() }))?;
@@ -244,7 +247,12 @@ impl BatchNorm {
         let (scale, shift) = (pass.parameter(self.scale), pass.parameter(self.shift));
         let running = &pass.declared.statistics[self.statistics];
         if pass.mode == Mode::Evaluation {
-            return x.batch_norm_inference([scale, shift], [&running.mean, &running.variance], self.epsilon, activation);
+            return x.batch_norm_inference(
+                [scale, shift],
+                [&running.mean, &running.variance],
+                self.epsilon,
+                activation,
+            );
         }
         let (y, mean, variance) = x.batch_norm(scale, shift, self.epsilon, activation)?;
         let count = (x.shape().elements() / scale.shape().elements()) as f32;

@@ -124,10 +124,7 @@ impl MobileNet {
             stem,
             blocks,
             head: Normalized::declare(builder, &head, [LAST_WIDTH, 96, 1], Conv2d::default(), swish),
-            classifier: [
-                builder.linear("classifier.0", LAST_WIDTH, 1024),
-                builder.linear("classifier.3", 1024, 10),
-            ],
+            classifier: [builder.linear("classifier.0", LAST_WIDTH, 1024), builder.linear("classifier.3", 1024, 10)],
         }
     }
 }

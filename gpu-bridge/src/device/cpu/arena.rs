@@ -37,7 +37,10 @@ pub(super) fn accumulate(
     let from = inputs[0].floats()?;
     run.chunks(outputs[0].floats()?, TILE, |tile, into| {
         let from = &from[tile * TILE..][..into.len()];
-        vectorized(|| into.iter_mut().zip(from).for_each(|(into, &from)| *into += op.scale * from));
+        vectorized(
+            #[inline(always)]
+            || into.iter_mut().zip(from).for_each(|(into, &from)| *into += op.scale * from),
+        );
     })
 }
 
@@ -45,7 +48,10 @@ pub(super) fn blend(op: &Blend, inputs: &[Input<'_>], outputs: &mut [Output<'_>]
     let from = inputs[0].floats()?;
     run.chunks(outputs[0].floats()?, TILE, |tile, into| {
         let from = &from[tile * TILE..][..into.len()];
-        vectorized(|| into.iter_mut().zip(from).for_each(|(into, &from)| *into += op.amount * (from - *into)));
+        vectorized(
+            #[inline(always)]
+            || into.iter_mut().zip(from).for_each(|(into, &from)| *into += op.amount * (from - *into)),
+        );
     })
 }
 
@@ -55,7 +61,10 @@ pub(super) fn clip_norm(op: &ClipNorm, inputs: &[Input<'_>], outputs: &mut [Outp
         return Ok(());
     }
     run.chunks(outputs[0].floats()?, TILE, |_, gradients| {
-        vectorized(|| gradients.iter_mut().for_each(|gradient| *gradient *= scale));
+        vectorized(
+            #[inline(always)]
+            || gradients.iter_mut().for_each(|gradient| *gradient *= scale),
+        );
     })
 }
 
@@ -85,7 +94,10 @@ pub(super) fn admm_dual(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &
     let (x, z) = (inputs[0].floats()?, inputs[1].floats()?);
     run.chunks(outputs[0].floats()?, TILE, |tile, u| {
         let (x, z) = (&x[tile * TILE..][..u.len()], &z[tile * TILE..][..u.len()]);
-        vectorized(|| u.iter_mut().zip(x).zip(z).for_each(|((u, &x), &z)| *u += x - z));
+        vectorized(
+            #[inline(always)]
+            || u.iter_mut().zip(x).zip(z).for_each(|((u, &x), &z)| *u += x - z),
+        );
     })
 }
 

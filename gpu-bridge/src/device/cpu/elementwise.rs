@@ -268,5 +268,8 @@ pub(super) fn activate(unary: Unary, values: &mut [f32]) {
 
 #[inline(always)]
 fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
-    vectorized(|| values.iter_mut().for_each(|x| *x = function(*x)));
+    vectorized(
+        #[inline(always)]
+        || values.iter_mut().for_each(|x| *x = function(*x)),
+    );
 }

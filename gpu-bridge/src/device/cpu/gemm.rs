@@ -221,29 +221,35 @@ unsafe fn with_vector(
     };
     if matrix.column == 1 && vector.row == 1 {
         let vector = &vector.data[..sizes.k];
-        vectorized(|| {
-            for row in 0..rows {
-                store(row, dot(&matrix.data[row * matrix.row..][..sizes.k], vector));
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for row in 0..rows {
+                    store(row, dot(&matrix.data[row * matrix.row..][..sizes.k], vector));
+                }
+            },
+        );
         return;
     }
     if matrix.row == 1 {
         // Rows lie side by side: a block of sums goes down the matrix together.
-        vectorized(|| {
-            for start in (0..rows).step_by(WIDTH) {
-                let count = WIDTH.min(rows - start);
-                let mut sums = [0.0_f32; WIDTH];
-                for depth in 0..sizes.k {
-                    let factor = vector.data[depth * vector.row];
-                    let row = &matrix.data[depth * matrix.column + start..][..count];
-                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += factor * x);
+        vectorized(
+            #[inline(always)]
+            || {
+                for start in (0..rows).step_by(WIDTH) {
+                    let count = WIDTH.min(rows - start);
+                    let mut sums = [0.0_f32; WIDTH];
+                    for depth in 0..sizes.k {
+                        let factor = vector.data[depth * vector.row];
+                        let row = &matrix.data[depth * matrix.column + start..][..count];
+                        sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += factor * x);
+                    }
+                    for (row, &sum) in sums[..count].iter().enumerate() {
+                        store(start + row, sum);
+                    }
                 }
-                for (row, &sum) in sums[..count].iter().enumerate() {
-                    store(start + row, sum);
-                }
-            }
-        });
+            },
+        );
         return;
     }
     for row in 0..rows {

@@ -69,9 +69,13 @@ fn labelled(
         let rows = rows.zip(prediction.chunks_exact(classes)).zip(gradient.chunks_exact_mut(classes));
         let rows = rows.map(|((row, prediction), gradient)| (labels.get(row) as usize, prediction, gradient));
         Ok(match op.kind {
-            LossKind::SoftmaxCrossEntropy { smoothing } => vectorized(|| {
-                rows.map(|(label, logits, gradient)| cross_entropy(logits, label, smoothing, factor, gradient)).sum()
-            }),
+            LossKind::SoftmaxCrossEntropy { smoothing } => vectorized(
+                #[inline(always)]
+                || {
+                    rows.map(|(label, logits, gradient)| cross_entropy(logits, label, smoothing, factor, gradient))
+                        .sum()
+                },
+            ),
             _ => rows.map(|(label, prediction, gradient)| nll(prediction, label, factor, gradient)).sum(),
         })
     })?;
@@ -128,14 +132,17 @@ fn map(
         // SAFETY: each element belongs to one tile.
         let gradient = unsafe { gradient.part(range.clone()) };
         let (prediction, target) = (&prediction[range.clone()], &target[range]);
-        Ok(vectorized(|| {
-            let factor = factor as f32;
-            for ((gradient, &p), &t) in gradient.iter_mut().zip(prediction).zip(target) {
-                *gradient = f(p, t).1 * factor;
-            }
-            let [loss] = sums([prediction, target], |[p, t]| [f(p, t).0]);
-            loss
-        }))
+        Ok(vectorized(
+            #[inline(always)]
+            || {
+                let factor = factor as f32;
+                for ((gradient, &p), &t) in gradient.iter_mut().zip(prediction).zip(target) {
+                    *gradient = f(p, t).1 * factor;
+                }
+                let [loss] = sums([prediction, target], |[p, t]| [f(p, t).0]);
+                loss
+            },
+        ))
     })?;
     Ok(total * factor)
 }

@@ -24,14 +24,17 @@ pub(super) fn multiply(depth: usize, rows: &[f32], columns: &[f32], block: &mut 
         // SAFETY: the features are there, and both panels have `depth` steps.
         return unsafe { multiply_avx2(depth, rows.as_ptr(), columns.as_ptr(), block) };
     }
-    vectorized(|| {
-        *block = [[0.0; LANES]; ROWS];
-        for (row, column) in rows.chunks_exact(ROWS).zip(columns.chunks_exact(LANES)) {
-            for (sums, &factor) in block.iter_mut().zip(row) {
-                sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+    vectorized(
+        #[inline(always)]
+        || {
+            *block = [[0.0; LANES]; ROWS];
+            for (row, column) in rows.chunks_exact(ROWS).zip(columns.chunks_exact(LANES)) {
+                for (sums, &factor) in block.iter_mut().zip(row) {
+                    sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// # Safety
@@ -79,7 +82,14 @@ pub(super) fn dots(depth: usize, a: [&[f32]; DOT_ROWS], b: [&[f32]; DOT_COLUMNS]
         // SAFETY: the features are there, and all rows have `depth` elements.
         return unsafe { dots_avx2(depth, a.map(<[f32]>::as_ptr), b.map(<[f32]>::as_ptr)) };
     }
-    a.map(|a| b.map(|b| vectorized(|| dot(a, b))))
+    a.map(|a| {
+        b.map(|b| {
+            vectorized(
+                #[inline(always)]
+                || dot(a, b),
+            )
+        })
+    })
 }
 
 #[inline(always)]
@@ -171,15 +181,18 @@ pub(super) fn multiply_at(rows: &[f32], source: &[f32], offsets: Offsets<'_>, bl
         // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
         return unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), offsets.steps, block) };
     }
-    vectorized(|| {
-        *block = [[0.0; LANES]; ROWS];
-        for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
-            let column = &source[offset as usize..][..LANES];
-            for (sums, &factor) in block.iter_mut().zip(row) {
-                sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+    vectorized(
+        #[inline(always)]
+        || {
+            *block = [[0.0; LANES]; ROWS];
+            for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
+                let column = &source[offset as usize..][..LANES];
+                for (sums, &factor) in block.iter_mut().zip(row) {
+                    sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+                }
             }
-        }
-    });
+        },
+    );
 }
 
 /// # Safety

@@ -46,9 +46,12 @@ fn count<T: Element>(op: &Iota, output: &mut Output<'_>, run: &Run<'_>, f: impl 
     let (start, step) = (op.start as u32, op.step as u32);
     run.chunks(output.elements::<T>()?, TILE, |index, part| {
         let first = start.wrapping_add(step.wrapping_mul((index * TILE) as u32));
-        vectorized(|| {
-            (0_u32..).zip(part).for_each(|(at, place)| *place = f(first.wrapping_add(step.wrapping_mul(at))));
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                (0_u32..).zip(part).for_each(|(at, place)| *place = f(first.wrapping_add(step.wrapping_mul(at))));
+            },
+        );
     })
 }
 

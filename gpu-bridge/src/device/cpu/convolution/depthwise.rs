@@ -77,9 +77,19 @@ pub(super) fn forward(
             for image in images {
                 let at = image * channels + first;
                 load(geometry, padded, &x[at * from..][..count * from], as_lanes(source));
-                vectorized(|| {
-                    convolve(geometry, padded, as_lanes_ref(source), as_lanes_ref(weights), &shift, as_lanes(results))
-                });
+                vectorized(
+                    #[inline(always)]
+                    || {
+                        convolve(
+                            geometry,
+                            padded,
+                            as_lanes_ref(source),
+                            as_lanes_ref(weights),
+                            &shift,
+                            as_lanes(results),
+                        )
+                    },
+                );
                 // SAFETY: these channels of this image are this tile's alone.
                 let y = unsafe { y.part(at * to..(at + count) * to) };
                 separate(as_lanes_ref(results), y, to);
@@ -115,9 +125,10 @@ pub(super) fn gradient_input(
                 let at = image * channels + first;
                 interleave(&dy[at * to..][..count * to], to, as_lanes(gradients));
                 target.fill(0.0);
-                vectorized(|| {
-                    spread(geometry, padded, as_lanes_ref(gradients), as_lanes_ref(weights), as_lanes(target))
-                });
+                vectorized(
+                    #[inline(always)]
+                    || spread(geometry, padded, as_lanes_ref(gradients), as_lanes_ref(weights), as_lanes(target)),
+                );
                 // SAFETY: these channels of this image are this tile's alone.
                 let dx = unsafe { dx.part(at * from..(at + count) * from) };
                 store(geometry, padded, as_lanes_ref(target), dx);
@@ -143,7 +154,10 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
             let at = image * channels + first;
             load(geometry, padded, &x[at * from..][..count * from], as_lanes(source));
             interleave(&dy[at * to..][..count * to], to, as_lanes(gradients));
-            vectorized(|| correlate(geometry, padded, as_lanes_ref(source), as_lanes_ref(gradients), as_lanes(sums)));
+            vectorized(
+                #[inline(always)]
+                || correlate(geometry, padded, as_lanes_ref(source), as_lanes_ref(gradients), as_lanes(sums)),
+            );
         }
         // SAFETY: these channels are this tile's alone.
         let dw = unsafe { dw.part(first * taps..(first + count) * taps) };

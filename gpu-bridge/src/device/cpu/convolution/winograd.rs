@@ -130,7 +130,10 @@ pub(super) fn forward(
         let (first, piece) = (tile / pieces * SQUARES, tile % pieces);
         let rows = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
         let (pixels, products) = scratch.split_at_mut(pixel_floats);
-        vectorized(|| transform_pixels(&squares, x, first, pixels));
+        vectorized(
+            #[inline(always)]
+            || transform_pixels(&squares, x, first, pixels),
+        );
         let depth = inputs;
         let half = POINTS * inputs * LANES;
         for point in 0..POINTS {
@@ -152,7 +155,10 @@ pub(super) fn forward(
         }
         let channels = rows.start * ROWS..outputs.min(rows.end * ROWS);
         // SAFETY: these channels of these squares are this tile's alone.
-        vectorized(|| unsafe { finish(&squares, products, channels, bias, first, &y) });
+        vectorized(
+            #[inline(always)]
+            || unsafe { finish(&squares, products, channels, bias, first, &y) },
+        );
     })
 }
 
@@ -164,26 +170,29 @@ fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], r
     let together = (1024 / inputs).max(1);
     run.ranges(row_panels, together, |panels| {
         for panel in panels {
-            vectorized(|| {
-                for input in 0..inputs {
-                    let taps: [Eight; 9] = std::array::from_fn(|tap| {
-                        std::array::from_fn(|row| {
-                            let output = panel * ROWS + row;
-                            if row < ROWS && output < outputs {
-                                weight.at(geometry, 0, output, input, tap)
-                            } else {
-                                0.0
-                            }
-                        })
-                    });
-                    let points = transform::kernel(&taps);
-                    for (point, values) in points.iter().enumerate() {
-                        let at = ((point * row_panels + panel) * inputs + input) * ROWS;
-                        // SAFETY: a panel is one tile's alone.
-                        unsafe { into.part(at..at + ROWS) }.copy_from_slice(&values[..ROWS]);
+            vectorized(
+                #[inline(always)]
+                || {
+                    for input in 0..inputs {
+                        let taps: [Eight; 9] = std::array::from_fn(|tap| {
+                            std::array::from_fn(|row| {
+                                let output = panel * ROWS + row;
+                                if row < ROWS && output < outputs {
+                                    weight.at(geometry, 0, output, input, tap)
+                                } else {
+                                    0.0
+                                }
+                            })
+                        });
+                        let points = transform::kernel(&taps);
+                        for (point, values) in points.iter().enumerate() {
+                            let at = ((point * row_panels + panel) * inputs + input) * ROWS;
+                            // SAFETY: a panel is one tile's alone.
+                            unsafe { into.part(at..at + ROWS) }.copy_from_slice(&values[..ROWS]);
+                        }
                     }
-                }
-            });
+                },
+            );
         }
     })
 }
@@ -273,23 +282,26 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
         let (row_eights, column_eights) = (outputs.div_ceil(EIGHT), column_panels * LANES / EIGHT);
         let (into_rows, into_columns) = (Parts::new(rows), Parts::new(columns));
         run.each(row_eights + column_eights, |tile| {
-            vectorized(|| {
-                if tile < row_eights {
-                    // SAFETY: eight output channels are one tile's alone.
-                    unsafe { transform_gradients(&squares, dy, tile * EIGHT, first..first + count, &into_rows) };
-                } else {
-                    // SAFETY: eight input channels are one tile's alone.
-                    unsafe {
-                        transform_channels(
-                            &squares,
-                            x,
-                            (tile - row_eights) * EIGHT,
-                            first..first + count,
-                            &into_columns,
-                        )
-                    };
-                }
-            });
+            vectorized(
+                #[inline(always)]
+                || {
+                    if tile < row_eights {
+                        // SAFETY: eight output channels are one tile's alone.
+                        unsafe { transform_gradients(&squares, dy, tile * EIGHT, first..first + count, &into_rows) };
+                    } else {
+                        // SAFETY: eight input channels are one tile's alone.
+                        unsafe {
+                            transform_channels(
+                                &squares,
+                                x,
+                                (tile - row_eights) * EIGHT,
+                                first..first + count,
+                                &into_columns,
+                            )
+                        };
+                    }
+                },
+            );
         })?;
         let (rows, columns) = (&*rows, &*columns);
         let into = Parts::new(dw);
@@ -302,7 +314,10 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
                 panel::multiply(count, rows, columns, block);
             }
             // SAFETY: a block of channels is one tile's alone.
-            vectorized(|| unsafe { finish_weight(geometry, &points, row_panel, column_panel, first > 0, &into) });
+            vectorized(
+                #[inline(always)]
+                || unsafe { finish_weight(geometry, &points, row_panel, column_panel, first > 0, &into) },
+            );
         })?;
     }
     Ok(())

@@ -87,10 +87,13 @@ pub(in super::super) fn resize(
                 along_columns(op.mode, upper, y, columns);
                 continue;
             }
-            vectorized(|| {
-                let pairs = upper.iter().zip(lower);
-                mixed.iter_mut().zip(pairs).for_each(|(mixed, (&a, &b))| *mixed = mix(a, b, weight));
-            });
+            vectorized(
+                #[inline(always)]
+                || {
+                    let pairs = upper.iter().zip(lower);
+                    mixed.iter_mut().zip(pairs).for_each(|(mixed, (&a, &b))| *mixed = mix(a, b, weight));
+                },
+            );
             along_columns(op.mode, mixed, y, columns);
         }
     })
@@ -143,7 +146,10 @@ pub(in super::super) fn resize_gradient(
                 for (row, weight) in [(upper, 1.0 - weight), (lower, weight)] {
                     if weight != 0.0 && (first..end).contains(&row) {
                         let dx = &mut dx[(row - first) * width..][..width];
-                        vectorized(|| dx.iter_mut().zip(&*folded).for_each(|(dx, &x)| *dx += weight * x));
+                        vectorized(
+                            #[inline(always)]
+                            || dx.iter_mut().zip(&*folded).for_each(|(dx, &x)| *dx += weight * x),
+                        );
                     }
                 }
             }

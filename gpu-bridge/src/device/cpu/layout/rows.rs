@@ -119,7 +119,10 @@ fn add_by_columns(
 
 #[inline(always)]
 fn add(from: &[f32], sums: &mut [f32]) {
-    vectorized(|| sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x));
+    vectorized(
+        #[inline(always)]
+        || sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x),
+    );
 }
 
 pub(in super::super) fn one_hot(

@@ -138,7 +138,10 @@ fn copy_row<T: Bits>(from: &[T], step_from: usize, into: &mut [T], step_into: us
         (step, 1) if into.len() < 16 => into.iter_mut().enumerate().for_each(|(at, into)| *into = from[at * step]),
         (1, 1) => into.copy_from_slice(&from[..into.len()]),
         (0, 1) => into.fill(from[0]),
-        (2, 1) => vectorized(|| into.iter_mut().zip(from.chunks(2)).for_each(|(into, from)| *into = from[0])),
+        (2, 1) => vectorized(
+            #[inline(always)]
+            || into.iter_mut().zip(from.chunks(2)).for_each(|(into, from)| *into = from[0]),
+        ),
         (0, step) => into.iter_mut().step_by(step).for_each(|into| *into = from[0]),
         (from_step, 1) => into.iter_mut().zip(from.iter().step_by(from_step)).for_each(|(into, &from)| *into = from),
         (from_step, into_step) => {
@@ -171,14 +174,21 @@ fn across<T: Bits>(
             let from = &from[at_from + first_column * column.from + first_row * row.from..];
             let to = start + at_into + first_column * column.into + first_row;
             let (column, row) = (Axis { size: columns, ..column }, Axis { size: rows, ..row });
-            vectorized(|| match (column.size, row.size) {
-                // Channels of images, first to last or last to first.
-                (3, _) if column.from == 1 && row.from == 3 => part_channels::<T, 3>(from, into, to, column, row),
-                (4, _) if column.from == 1 && row.from == 4 => part_channels::<T, 4>(from, into, to, column, row),
-                (_, 3) if column.from == 1 && column.into == 3 => join_channels::<T, 3>(from, into, to, column, row),
-                (_, 4) if column.from == 1 && column.into == 4 => join_channels::<T, 4>(from, into, to, column, row),
-                _ => swap(from, into, to, column, row),
-            });
+            vectorized(
+                #[inline(always)]
+                || match (column.size, row.size) {
+                    // Channels of images, first to last or last to first.
+                    (3, _) if column.from == 1 && row.from == 3 => part_channels::<T, 3>(from, into, to, column, row),
+                    (4, _) if column.from == 1 && row.from == 4 => part_channels::<T, 4>(from, into, to, column, row),
+                    (_, 3) if column.from == 1 && column.into == 3 => {
+                        join_channels::<T, 3>(from, into, to, column, row)
+                    }
+                    (_, 4) if column.from == 1 && column.into == 4 => {
+                        join_channels::<T, 4>(from, into, to, column, row)
+                    }
+                    _ => swap(from, into, to, column, row),
+                },
+            );
         }
     })
 }

@@ -138,21 +138,24 @@ fn fold(
         // SAFETY: each row of results belongs to one tile.
         let y = unsafe { y.part(tile.start * pooled_width..tile.end * pooled_width) };
         let (line, parted) = scratch.split_at_mut(width);
-        vectorized(|| {
-            for (y, row) in y.chunks_exact_mut(pooled_width).zip(tile) {
-                let plane = &x[row / pooled_height * height * width..][..height * width];
-                let row = row % pooled_height;
-                if windows.quarters() {
-                    fold_quarters(&plane[2 * row * width..][..2 * width], y, f);
-                } else {
-                    let rows = windows.rows(row).range;
-                    fold_rows(&plane[rows.start * width..rows.end * width], line, f);
-                    y.fill(start);
-                    fold_line(&windows, line, parted, y, f);
+        vectorized(
+            #[inline(always)]
+            || {
+                for (y, row) in y.chunks_exact_mut(pooled_width).zip(tile) {
+                    let plane = &x[row / pooled_height * height * width..][..height * width];
+                    let row = row % pooled_height;
+                    if windows.quarters() {
+                        fold_quarters(&plane[2 * row * width..][..2 * width], y, f);
+                    } else {
+                        let rows = windows.rows(row).range;
+                        fold_rows(&plane[rows.start * width..rows.end * width], line, f);
+                        y.fill(start);
+                        fold_line(&windows, line, parted, y, f);
+                    }
+                    finish(&windows, row, y);
                 }
-                finish(&windows, row, y);
-            }
-        });
+            },
+        );
     })
 }
 
@@ -229,17 +232,20 @@ pub(in super::super) fn max_gradient(
         let dx = unsafe { dx.part(tile.start * area..tile.end * area) };
         let (x, dy) = (&x[tile.start * area..], &dy[tile.start * pooled..]);
         let planes = dx.chunks_exact_mut(area).zip(x.chunks_exact(area)).zip(dy.chunks_exact(pooled));
-        vectorized(|| {
-            for ((dx, x), dy) in planes {
-                if windows.quarters() {
-                    quarters_gradient(&windows.planes, x, dy, dx);
-                } else if window.stride[1] <= 2 && u32::try_from(area).is_ok() {
-                    rows_gradient(&windows, x, dy, dx, scratch);
-                } else {
-                    windows_gradient(&windows, x, dy, dx);
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((dx, x), dy) in planes {
+                    if windows.quarters() {
+                        quarters_gradient(&windows.planes, x, dy, dx);
+                    } else if window.stride[1] <= 2 && u32::try_from(area).is_ok() {
+                        rows_gradient(&windows, x, dy, dx, scratch);
+                    } else {
+                        windows_gradient(&windows, x, dy, dx);
+                    }
                 }
-            }
-        });
+            },
+        );
     })
 }
 
@@ -355,11 +361,14 @@ pub(in super::super) fn average_gradient(
         // SAFETY: each plane belongs to one tile.
         let dx = unsafe { dx.part(tile.start * area..tile.end * area) };
         let dy = &dy[tile.start * pooled..];
-        vectorized(|| {
-            for (dx, dy) in dx.chunks_exact_mut(area).zip(dy.chunks_exact(pooled)) {
-                spread(&windows, dy, dx, scratch);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (dx, dy) in dx.chunks_exact_mut(area).zip(dy.chunks_exact(pooled)) {
+                    spread(&windows, dy, dx, scratch);
+                }
+            },
+        );
     })
 }
 

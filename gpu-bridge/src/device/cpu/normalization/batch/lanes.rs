@@ -29,7 +29,10 @@ impl Batch {
         run.each_with(self.channels.div_ceil(grain), arrays * longest, |tile, scratch| {
             let channels = tile * grain..self.channels.min((tile + 1) * grain);
             let lanes = channels.len() * self.plane;
-            vectorized(|| body(channels, &mut scratch[..arrays * lanes]));
+            vectorized(
+                #[inline(always)]
+                || body(channels, &mut scratch[..arrays * lanes]),
+            );
         })
     }
 }
