@@ -30,16 +30,19 @@ pub(in super::super) fn layer(
             (y.part(rows.start * channels..rows.end * channels), mean.part(rows.clone()), rstd.part(rows.clone()))
         };
         let x = &x[rows.start * channels..rows.end * channels];
-        vectorized(|| {
-            let rows = x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)).zip(mean).zip(rstd);
-            for (((x, y), mean), rstd) in rows {
-                (*mean, *rstd) = row_statistics(x, op.epsilon);
-                let (mean, rstd) = (*mean, *rstd);
-                for (((y, &x), &scale), &shift) in y.iter_mut().zip(x).zip(scale).zip(shift) {
-                    *y = (x - mean) * rstd * scale + shift;
+        vectorized(
+            #[inline(always)]
+            || {
+                let rows = x.chunks_exact(channels).zip(y.chunks_exact_mut(channels)).zip(mean).zip(rstd);
+                for (((x, y), mean), rstd) in rows {
+                    (*mean, *rstd) = row_statistics(x, op.epsilon);
+                    let (mean, rstd) = (*mean, *rstd);
+                    for (((y, &x), &scale), &shift) in y.iter_mut().zip(x).zip(scale).zip(shift) {
+                        *y = (x - mean) * rstd * scale + shift;
+                    }
                 }
-            }
-        });
+            },
+        );
     })
 }
 
@@ -73,16 +76,19 @@ pub(in super::super) fn layer_gradient(inputs: &[Input<'_>], outputs: &mut [Outp
         let (dscale, dshift) = partial.split_at_mut(channels);
         let (x, dy) = (&x[all.clone()], &dy[all]);
         let (mean, rstd) = (&mean[rows.clone()], &rstd[rows]);
-        vectorized(|| {
-            let rows = x.chunks_exact(channels).zip(dy.chunks_exact(channels)).zip(dx.chunks_exact_mut(channels));
-            for (((x, dy), dx), (&mean, &rstd)) in rows.zip(mean.iter().zip(rstd)) {
-                gradient_row([x, dy, scale], mean, rstd, dx);
-                for (((&x, &dy), dscale), dshift) in x.iter().zip(dy).zip(&mut *dscale).zip(&mut *dshift) {
-                    *dscale += dy * ((x - mean) * rstd);
-                    *dshift += dy;
+        vectorized(
+            #[inline(always)]
+            || {
+                let rows = x.chunks_exact(channels).zip(dy.chunks_exact(channels)).zip(dx.chunks_exact_mut(channels));
+                for (((x, dy), dx), (&mean, &rstd)) in rows.zip(mean.iter().zip(rstd)) {
+                    gradient_row([x, dy, scale], mean, rstd, dx);
+                    for (((&x, &dy), dscale), dshift) in x.iter().zip(dy).zip(&mut *dscale).zip(&mut *dshift) {
+                        *dscale += dy * ((x - mean) * rstd);
+                        *dshift += dy;
+                    }
                 }
-            }
-        });
+            },
+        );
     })?;
     let sums = scratch.floats();
     combine(sums, dscale.floats()?, 0);
@@ -107,6 +113,9 @@ fn gradient_row([x, dy, scale]: [&[f32]; 3], mean: f32, rstd: f32, dx: &mut [f32
 fn combine(sums: &[f32], into: &mut [f32], half: usize) {
     into.fill(0.0);
     for sums in sums.chunks_exact(into.len()).skip(half).step_by(2) {
-        vectorized(|| into.iter_mut().zip(sums).for_each(|(into, sum)| *into += sum));
+        vectorized(
+            #[inline(always)]
+            || into.iter_mut().zip(sums).for_each(|(into, sum)| *into += sum),
+        );
     }
 }

@@ -94,17 +94,22 @@ pub(in super::super) fn local_response(
     let x = inputs[0].floats()?;
     let y = Parts::new(outputs[0].floats()?);
     run.ranges(columns.count, columns.grain(), |range| {
-        vectorized(|| {
-            for column in range.map(|index| columns.get(index)) {
-                for channel in 0..columns.channels {
-                    let here = columns.range(&column, channel);
-                    // SAFETY: each column belongs to one tile.
-                    let y = unsafe { y.part(here.clone()) };
-                    divisors(op, &columns, x, &column, channel, y);
-                    y.iter_mut().zip(&x[here]).for_each(|(y, &x)| *y = x * power(*y, -op.beta));
+        vectorized(
+            #[inline(always)]
+            || {
+                for column in range.map(|index| columns.get(index)) {
+                    for channel in 0..columns.channels {
+                        let here = columns.range(&column, channel);
+                        // SAFETY: each column belongs to one tile.
+                        let y = unsafe { y.part(here.clone()) };
+                        divisors(op, &columns, x, &column, channel, y);
+                        for (y, &x) in y.iter_mut().zip(&x[here]) {
+                            *y = x * power(*y, -op.beta);
+                        }
+                    }
                 }
-            }
-        });
+            },
+        );
     })
 }
 
@@ -124,34 +129,38 @@ pub(in super::super) fn local_response_gradient(
     let factor = 2.0 * op.alpha / op.size as f32 * op.beta;
     run.each_with(columns.count.div_ceil(grain), columns.channels * PLACES, |tile, scratch| {
         let range = tile * grain..columns.count.min((tile + 1) * grain);
-        vectorized(|| {
-            for column in range.map(|index| columns.get(index)) {
-                let places = column.places;
-                for channel in 0..columns.channels {
-                    let here = columns.range(&column, channel);
-                    // SAFETY: each column belongs to one tile.
-                    let dx = unsafe { dx.part(here.clone()) };
-                    divisors(op, &columns, x, &column, channel, dx);
-                    let indirect = &mut scratch[channel * PLACES..][..places];
-                    for (((dx, indirect), &x), &dy) in dx.iter_mut().zip(indirect).zip(&x[here.clone()]).zip(&dy[here])
-                    {
-                        let direct = dy * power(*dx, -op.beta);
-                        *indirect = direct * x / *dx;
-                        *dx = direct;
+        vectorized(
+            #[inline(always)]
+            || {
+                for column in range.map(|index| columns.get(index)) {
+                    let places = column.places;
+                    for channel in 0..columns.channels {
+                        let here = columns.range(&column, channel);
+                        // SAFETY: each column belongs to one tile.
+                        let dx = unsafe { dx.part(here.clone()) };
+                        divisors(op, &columns, x, &column, channel, dx);
+                        let indirect = &mut scratch[channel * PLACES..][..places];
+                        for (((dx, indirect), &x), &dy) in
+                            dx.iter_mut().zip(indirect).zip(&x[here.clone()]).zip(&dy[here])
+                        {
+                            let direct = dy * power(*dx, -op.beta);
+                            *indirect = direct * x / *dx;
+                            *dx = direct;
+                        }
                     }
-                }
-                for channel in 0..columns.channels {
-                    let here = columns.range(&column, channel);
-                    // SAFETY: as above.
-                    let dx = unsafe { dx.part(here.clone()) };
-                    for neighbour in reverse_window(op, channel, columns.channels) {
-                        let indirect = &scratch[neighbour * PLACES..][..places];
-                        for ((dx, &indirect), &x) in dx.iter_mut().zip(indirect).zip(&x[here.clone()]) {
-                            *dx -= factor * x * indirect;
+                    for channel in 0..columns.channels {
+                        let here = columns.range(&column, channel);
+                        // SAFETY: as above.
+                        let dx = unsafe { dx.part(here.clone()) };
+                        for neighbour in reverse_window(op, channel, columns.channels) {
+                            let indirect = &scratch[neighbour * PLACES..][..places];
+                            for ((dx, &indirect), &x) in dx.iter_mut().zip(indirect).zip(&x[here.clone()]) {
+                                *dx -= factor * x * indirect;
+                            }
                         }
                     }
                 }
-            }
-        });
+            },
+        );
     })
 }

@@ -66,11 +66,14 @@ fn whole_average(planes: &Planes, inputs: &[Input<'_>], outputs: &mut [Output<'_
     let (grain, area) = (planes.grain(), planes.area());
     run.chunks(outputs[0].floats()?, grain, |tile, y| {
         let x = &x[tile * grain * area..][..y.len() * area];
-        vectorized(|| {
-            for (y, x) in y.iter_mut().zip(x.chunks_exact(area)) {
-                *y = (sum(x, |x| x) / area as f64) as f32;
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for (y, x) in y.iter_mut().zip(x.chunks_exact(area)) {
+                    *y = (sum(x, |x| x) / area as f64) as f32;
+                }
+            },
+        );
     })
 }
 

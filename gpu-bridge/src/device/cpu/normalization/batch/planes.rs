@@ -29,12 +29,15 @@ pub(super) fn forward(
     run.ranges(batch.channels, batch.grain(0), |channels| {
         // SAFETY: each channel belongs to one tile.
         let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels.clone())) };
-        vectorized(|| {
-            for ((index, mean), variance) in channels.zip(mean).zip(variance) {
-                (*mean, *variance) = channel_statistics(batch, tensors.x, index);
-                normalize(batch, tensors, index, *mean, *variance, activation);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((index, mean), variance) in channels.zip(mean).zip(variance) {
+                    (*mean, *variance) = channel_statistics(batch, tensors.x, index);
+                    normalize(batch, tensors, index, *mean, *variance, activation);
+                }
+            },
+        );
     })
 }
 
@@ -47,9 +50,10 @@ pub(super) fn inference(
     run: &Run<'_>,
 ) -> Result<()> {
     run.ranges(batch.channels, batch.grain(0), |channels| {
-        vectorized(|| {
-            channels.for_each(|index| normalize(batch, tensors, index, mean[index], variance[index], activation))
-        });
+        vectorized(
+            #[inline(always)]
+            || channels.for_each(|index| normalize(batch, tensors, index, mean[index], variance[index], activation)),
+        );
     })
 }
 
@@ -84,15 +88,18 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
         // SAFETY: each channel belongs to one tile.
         let (dscale, dshift) =
             unsafe { (tensors.dscale.part(channels.clone()), tensors.dshift.part(channels.clone())) };
-        vectorized(|| {
-            for ((index, dscale), dshift) in channels.zip(dscale).zip(dshift) {
-                let channel = tensors.channel(index);
-                let (along, direct) = channel_sums(batch, tensors, index, channel, activation);
-                (*dscale, *dshift) = (along as f32, direct as f32);
-                let (direct, along) = tensors.corrections(direct, along, batch.count());
-                spread(batch, tensors, index, channel, (direct, along), activation);
-            }
-        });
+        vectorized(
+            #[inline(always)]
+            || {
+                for ((index, dscale), dshift) in channels.zip(dscale).zip(dshift) {
+                    let channel = tensors.channel(index);
+                    let (along, direct) = channel_sums(batch, tensors, index, channel, activation);
+                    (*dscale, *dshift) = (along as f32, direct as f32);
+                    let (direct, along) = tensors.corrections(direct, along, batch.count());
+                    spread(batch, tensors, index, channel, (direct, along), activation);
+                }
+            },
+        );
     })
 }
 
