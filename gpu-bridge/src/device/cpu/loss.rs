@@ -1,6 +1,6 @@
 //! Losses, each computed together with its gradient.
 
-use super::fold::{largest, sum, sums};
+use super::fold::{largest, sum};
 use super::math::{exp, log};
 use super::memory::{Indices, Input, Output};
 use super::simd::vectorized;
@@ -10,6 +10,9 @@ use crate::run::{Parts, Run};
 
 /// Elements per tile, or more where that would make too many tiles.
 const TILE: usize = 1 << 14;
+
+/// Elements whose losses are kept until they are summed.
+const BLOCK: usize = 256;
 
 /// The most tiles: each has a place on the stack for its loss.
 const MOST_TILES: usize = 256;
@@ -72,8 +75,11 @@ fn labelled(
             LossKind::SoftmaxCrossEntropy { smoothing } => vectorized(
                 #[inline(always)]
                 || {
-                    rows.map(|(label, logits, gradient)| cross_entropy(logits, label, smoothing, factor, gradient))
-                        .sum()
+                    let mut total = 0.0;
+                    for (label, logits, gradient) in rows {
+                        total += cross_entropy(logits, label, smoothing, factor, gradient);
+                    }
+                    total
                 },
             ),
             _ => rows.map(|(label, prediction, gradient)| nll(prediction, label, factor, gradient)).sum(),
@@ -85,7 +91,9 @@ fn labelled(
 #[inline(always)]
 fn cross_entropy(logits: &[f32], label: usize, smoothing: f32, factor: f64, gradient: &mut [f32]) -> f64 {
     let most = largest(logits);
-    gradient.iter_mut().zip(logits).for_each(|(gradient, &logit)| *gradient = exp(logit - most));
+    for (gradient, &logit) in gradient.iter_mut().zip(logits) {
+        *gradient = exp(logit - most);
+    }
     let powers = sum(gradient, |power| power);
     let normalizer = f64::from(log(powers as f32));
     let scale = (factor / powers) as f32;
@@ -135,12 +143,19 @@ fn map(
         Ok(vectorized(
             #[inline(always)]
             || {
-                let factor = factor as f32;
-                for ((gradient, &p), &t) in gradient.iter_mut().zip(prediction).zip(target) {
-                    *gradient = f(p, t).1 * factor;
+                let mut total = 0.0;
+                let blocks = gradient.chunks_mut(BLOCK).zip(prediction.chunks(BLOCK)).zip(target.chunks(BLOCK));
+                for ((gradient, prediction), target) in blocks {
+                    let mut losses = [0.0; BLOCK];
+                    let losses = &mut losses[..gradient.len()];
+                    for (((loss, gradient), &p), &t) in losses.iter_mut().zip(gradient).zip(prediction).zip(target) {
+                        let (one, slope) = f(p, t);
+                        *loss = one;
+                        *gradient = slope * factor as f32;
+                    }
+                    total += sum(losses, |loss| loss);
                 }
-                let [loss] = sums([prediction, target], |[p, t]| [f(p, t).0]);
-                loss
+                total
             },
         ))
     })?;

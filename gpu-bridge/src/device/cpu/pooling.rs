@@ -52,7 +52,16 @@ impl Planes {
 /// The larger of two; NaN if either is.
 #[inline(always)]
 fn larger(most: f32, x: f32) -> f32 {
-    if x > most || x.is_nan() { x } else { most }
+    // Not `if x > most || x.is_nan() { x } else { most }`: as a store over `most` that becomes a masked store, and those
+    // are very slow on some machines.
+    let more = if x > most { x } else { most };
+    choose(x.is_nan(), x, more)
+}
+
+/// One of two values, never by a branch, which would keep a loop from becoming vectors.
+#[inline(always)]
+fn choose<T>(condition: bool, yes: T, no: T) -> T {
+    std::hint::select_unpredictable(condition, yes, no)
 }
 
 /// Where the largest of a window lies: the first of equals, the last NaN.

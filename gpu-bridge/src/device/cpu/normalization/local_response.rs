@@ -103,7 +103,9 @@ pub(in super::super) fn local_response(
                         // SAFETY: each column belongs to one tile.
                         let y = unsafe { y.part(here.clone()) };
                         divisors(op, &columns, x, &column, channel, y);
-                        y.iter_mut().zip(&x[here]).for_each(|(y, &x)| *y = x * power(*y, -op.beta));
+                        for (y, &x) in y.iter_mut().zip(&x[here]) {
+                            *y = x * power(*y, -op.beta);
+                        }
                     }
                 }
             },

@@ -21,7 +21,11 @@ fn rows(y: &mut Output<'_>, run: &Run<'_>, body: impl Fn(usize, &mut [f32]) + Sy
     run.chunks(y.floats()?, count * length, |tile, rows| {
         vectorized(
             #[inline(always)]
-            || rows.chunks_exact_mut(length).enumerate().for_each(|(row, y)| body(tile * count + row, y)),
+            || {
+                for (row, y) in rows.chunks_exact_mut(length).enumerate() {
+                    body(tile * count + row, y);
+                }
+            },
         );
     })
 }
@@ -47,7 +51,11 @@ pub(in super::super) fn log_softmax(inputs: &[Input<'_>], outputs: &mut [Output<
         |row, y| {
             let x = &x[row * y.len()..][..y.len()];
             let most = largest(x);
-            let rest = log(sum(x, |x| exp(x - most)) as f32);
+            // The result's place holds the powers first: a loop of its own for them becomes vectors.
+            for (y, &x) in y.iter_mut().zip(x) {
+                *y = exp(x - most);
+            }
+            let rest = log(sum(y, |y| y) as f32);
             y.iter_mut().zip(x).for_each(|(y, &x)| *y = (x - most) - rest);
         },
     )
@@ -89,7 +97,9 @@ fn start_of_row(layout: &Layout, row: usize) -> usize {
 #[inline(always)]
 fn softmax_row(x: &[f32], y: &mut [f32]) {
     let most = largest(x);
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y = exp(x - most));
+    for (y, &x) in y.iter_mut().zip(x) {
+        *y = exp(x - most);
+    }
     let factor = (1.0 / sum(y, |y| y)) as f32;
     y.iter_mut().for_each(|y| *y *= factor);
 }
@@ -147,7 +157,9 @@ pub(in super::super) fn log_softmax_gradient(
         |row, dx| {
             let (y, dy) = (&y[row * dx.len()..][..dx.len()], &dy[row * dx.len()..][..dx.len()]);
             let total = sum(dy, |dy| dy) as f32;
-            dx.iter_mut().zip(y).zip(dy).for_each(|((dx, &y), &dy)| *dx = dy - exp(y) * total);
+            for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
+                *dx = dy - exp(y) * total;
+            }
         },
     )
 }

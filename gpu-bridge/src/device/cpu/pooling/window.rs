@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::{Planes, TILE, larger, position_of_largest};
+use super::{Planes, TILE, choose, larger, position_of_largest};
 use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
@@ -62,12 +62,20 @@ impl Windows {
     #[inline(always)]
     fn inside(&self, offset: usize) -> Option<(Range<usize>, usize)> {
         let (stride, padding) = (self.window.stride[1], self.window.padding[1]);
-        let first = padding.saturating_sub(offset).div_ceil(stride);
-        let end = (self.planes.width + padding - offset).div_ceil(stride).min(self.planes.pooled_width);
+        let first = steps(padding.saturating_sub(offset), stride);
+        let end = steps(self.planes.width + padding - offset, stride).min(self.planes.pooled_width);
         (first < end).then(|| (first..end, first * stride + offset - padding))
     }
 
-    /// What an element of a mean is divided by: the elements of its window along one axis.
+    /// What the means of a row are divided by, for each column: the columns of its window.
+    #[inline(always)]
+    fn count_columns(&self, counts: &mut [f32]) {
+        for (column, count) in counts.iter_mut().enumerate() {
+            *count = self.counted(&self.columns(column));
+        }
+    }
+
+    /// What a mean is divided by: the elements of its window along one axis.
     #[inline(always)]
     fn counted(&self, covered: &Covered) -> f32 {
         (if self.window.count_padding { covered.padded } else { covered.range.len() }) as f32
@@ -82,6 +90,16 @@ impl Windows {
             && padding == [0, 0]
             && 2 * pooled_height <= height
             && 2 * pooled_width <= width
+    }
+}
+
+/// How many steps of a stride a distance takes. A division by what is not known takes long.
+#[inline(always)]
+fn steps(distance: usize, stride: usize) -> usize {
+    match stride {
+        1 => distance,
+        2 => distance.div_ceil(2),
+        _ => distance.div_ceil(stride),
     }
 }
 
@@ -100,23 +118,16 @@ pub(in super::super) fn average(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
-    fold(
-        window,
-        inputs,
-        outputs,
-        run,
-        0.0,
-        |sum, x| sum + x,
-        |windows, row, y| {
-            let rows = windows.counted(&windows.rows(row));
-            for (column, y) in y.iter_mut().enumerate() {
-                *y /= rows * windows.counted(&windows.columns(column));
-            }
-        },
-    )
+    fold(window, inputs, outputs, run, 0.0, |sum, x| sum + x, divide)
 }
 
-/// Folds each window by `f` from `start` on, then finishes each row of results.
+#[inline(always)]
+fn divide(rows: f32, columns: &[f32], y: &mut [f32]) {
+    y.iter_mut().zip(columns).for_each(|(y, columns)| *y /= rows * columns);
+}
+
+/// Folds each window by `f` from `start` on, then finishes each row of results: `finish` gets the rows that its windows
+/// count, the columns that each counts, and what was folded.
 fn fold(
     window: &Window,
     inputs: &[Input<'_>],
@@ -124,7 +135,7 @@ fn fold(
     run: &Run<'_>,
     start: f32,
     f: impl Fn(f32, f32) -> f32 + Copy + Sync,
-    finish: impl Fn(&Windows, usize, &mut [f32]) + Copy + Sync,
+    finish: impl Fn(f32, &[f32], &mut [f32]) + Copy + Sync,
 ) -> Result<()> {
     let windows = Windows::new(window, &inputs[0], &outputs[0]);
     let Planes { count, height, width, pooled_height, pooled_width } = windows.planes;
@@ -133,14 +144,16 @@ fn fold(
     let rows = count * pooled_height;
     let work = width * window.kernel[0].min(height) + pooled_width;
     let grain = (TILE / work).max(1);
-    run.each_with(rows.div_ceil(grain), 2 * width + 2, |tile, scratch| {
+    run.each_with(rows.div_ceil(grain), 2 * width + 2 + pooled_width, |tile, scratch| {
         let tile = tile * grain..rows.min((tile + 1) * grain);
         // SAFETY: each row of results belongs to one tile.
         let y = unsafe { y.part(tile.start * pooled_width..tile.end * pooled_width) };
+        let (columns, scratch) = scratch.split_at_mut(pooled_width);
         let (line, parted) = scratch.split_at_mut(width);
         vectorized(
             #[inline(always)]
             || {
+                windows.count_columns(columns);
                 for (y, row) in y.chunks_exact_mut(pooled_width).zip(tile) {
                     let plane = &x[row / pooled_height * height * width..][..height * width];
                     let row = row % pooled_height;
@@ -152,7 +165,7 @@ fn fold(
                         y.fill(start);
                         fold_line(&windows, line, parted, y, f);
                     }
-                    finish(&windows, row, y);
+                    finish(windows.counted(&windows.rows(row)), columns, y);
                 }
             },
         );
@@ -260,20 +273,37 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
     for ((x, dx), dy) in rows {
         let (upper, lower) = x.split_at(width);
         let (dx_upper, dx_lower) = dx.split_at_mut(width);
-        let x = upper.as_chunks::<2>().0.iter().zip(lower.as_chunks::<2>().0);
-        let dx = dx_upper.as_chunks_mut::<2>().0.iter_mut().zip(dx_lower.as_chunks_mut::<2>().0);
-        for (((dx_upper, dx_lower), (upper, lower)), &dy) in dx.zip(x).zip(dy) {
-            let [a, b, c, d] = [upper[0], upper[1], lower[0], lower[1]];
-            // Each step keeps the earlier one unless the later is larger or NaN.
-            let (most_upper, second) = (larger(a, b), b > a || b.is_nan());
-            let (most_third, third) = (larger(most_upper, c), c > most_upper || c.is_nan());
-            let fourth = d > most_third || d.is_nan();
-            let lower_has_it = third | fourth;
-            dx_upper[0] = if second | lower_has_it { 0.0 } else { dy };
-            dx_upper[1] = if !second | lower_has_it { 0.0 } else { dy };
-            dx_lower[0] = if !third | fourth { 0.0 } else { dy };
-            dx_lower[1] = if fourth { dy } else { 0.0 };
-        }
+        quarters_row_gradient(
+            [upper.as_chunks().0, lower.as_chunks().0],
+            dy,
+            dx_upper.as_chunks_mut().0,
+            dx_lower.as_chunks_mut().0,
+        );
+    }
+}
+
+/// A row of windows of two by two. As arguments of a function, the compiler knows that the slices do not overlap.
+#[inline(always)]
+fn quarters_row_gradient(
+    [upper, lower]: [&[[f32; 2]]; 2],
+    dy: &[f32],
+    dx_upper: &mut [[f32; 2]],
+    dx_lower: &mut [[f32; 2]],
+) {
+    for ((((dx_upper, dx_lower), upper), lower), &dy) in dx_upper.iter_mut().zip(dx_lower).zip(upper).zip(lower).zip(dy)
+    {
+        // Each step keeps the earlier one unless the later is larger or NaN.
+        let second = (upper[1] > upper[0]) | upper[1].is_nan();
+        let most = choose(second, upper[1], upper[0]);
+        let third = (lower[0] > most) | lower[0].is_nan();
+        let most = choose(third, lower[0], most);
+        let fourth = (lower[1] > most) | lower[1].is_nan();
+        let above = choose(third | fourth, 0.0, dy);
+        let below = choose(third, dy, 0.0);
+        let (first, second) = (choose(second, 0.0, above), choose(second, above, 0.0));
+        let (third, fourth) = (choose(fourth, 0.0, below), choose(fourth, dy, 0.0));
+        *dx_upper = [first, second];
+        *dx_lower = [third, fourth];
     }
 }
 
@@ -326,8 +356,9 @@ fn find_largest(
         let mut here = (base + first) as u32;
         for ((most, position), &x) in most.iter_mut().zip(positions).zip(line) {
             let later = (x > *most) | x.is_nan();
-            *most = if later { x } else { *most };
-            *position = if later { here } else { *position };
+            *most = larger(*most, x);
+            // Later is also further on.
+            *position = choose(later, here, 0).max(*position);
             here = here.wrapping_add(stride as u32);
         }
     }
@@ -356,7 +387,7 @@ pub(in super::super) fn average_gradient(
     let dx = Parts::new(outputs[0].floats()?);
     let grain = planes.grain();
     let (area, pooled) = (planes.area(), planes.pooled_area());
-    run.each_with(planes.count.div_ceil(grain), planes.width + planes.pooled_width, |tile, scratch| {
+    run.each_with(planes.count.div_ceil(grain), planes.width + 2 * planes.pooled_width, |tile, scratch| {
         let tile = tile * grain..planes.count.min((tile + 1) * grain);
         // SAFETY: each plane belongs to one tile.
         let dx = unsafe { dx.part(tile.start * area..tile.end * area) };
@@ -364,8 +395,14 @@ pub(in super::super) fn average_gradient(
         vectorized(
             #[inline(always)]
             || {
+                let (columns, scratch) = scratch.split_at_mut(planes.pooled_width);
+                windows.count_columns(columns);
                 for (dx, dy) in dx.chunks_exact_mut(area).zip(dy.chunks_exact(pooled)) {
-                    spread(&windows, dy, dx, scratch);
+                    if windows.quarters() {
+                        spread_quarters(&planes, dy, dx);
+                    } else {
+                        spread(&windows, dy, columns, dx, scratch);
+                    }
                 }
             },
         );
@@ -374,15 +411,15 @@ pub(in super::super) fn average_gradient(
 
 /// Spreads the gradient of each window over its elements: along a line, then to all its rows.
 #[inline(always)]
-fn spread(windows: &Windows, dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+fn spread(windows: &Windows, dy: &[f32], columns: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
     let Planes { width, pooled_width, .. } = windows.planes;
     let (line, shares) = scratch.split_at_mut(width);
     dx.fill(0.0);
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
         let rows = windows.rows(row);
         let count = windows.counted(&rows);
-        for (column, (share, dy)) in shares.iter_mut().zip(dy).enumerate() {
-            *share = dy / (count * windows.counted(&windows.columns(column)));
+        for ((share, dy), columns) in shares.iter_mut().zip(dy).zip(columns) {
+            *share = dy / (count * columns);
         }
         line.fill(0.0);
         for offset in windows.offsets() {
@@ -392,6 +429,22 @@ fn spread(windows: &Windows, dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
         }
         for row in dx[rows.range.start * width..rows.range.end * width].chunks_exact_mut(width) {
             row.iter_mut().zip(&*line).for_each(|(dx, x)| *dx += x);
+        }
+    }
+}
+
+/// A quarter to each element of a window of two by two.
+#[inline(always)]
+fn spread_quarters(planes: &Planes, dy: &[f32], dx: &mut [f32]) {
+    let width = planes.width;
+    if 2 * planes.pooled_height < planes.height || 2 * planes.pooled_width < width {
+        dx.fill(0.0);
+    }
+    for (dx, dy) in dx.chunks_exact_mut(2 * width).zip(dy.chunks_exact(planes.pooled_width)) {
+        let (upper, lower) = dx.split_at_mut(width);
+        for ((upper, lower), &dy) in upper.as_chunks_mut().0.iter_mut().zip(lower.as_chunks_mut().0).zip(dy) {
+            *upper = [0.25 * dy; 2];
+            *lower = [0.25 * dy; 2];
         }
     }
 }

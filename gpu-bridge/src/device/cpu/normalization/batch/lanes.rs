@@ -58,27 +58,41 @@ pub(super) fn forward(
     run: &Run<'_>,
 ) -> Result<()> {
     let plane = batch.plane;
-    batch.groups(3, run, |channels, scratch| {
-        // SAFETY: each channel belongs to one tile.
-        let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels.clone())) };
-        let [nears, totals, squares] = split(scratch);
-        let first = channels.start * plane;
-        // A few images give a better value near the mean than one, where a channel has few places.
-        let images = batch.images.min(16);
-        lane_sums(batch, [tensors.x], first, images, [], [&mut *totals, &mut *squares], |[x], []| [x, 0.0]);
-        for (nears, totals) in nears.chunks_exact_mut(plane).zip(totals.chunks_exact(plane)) {
-            nears.fill(near(total(totals) / (images * plane) as f64));
-        }
-        lane_sums(batch, [tensors.x], first, batch.images, [nears], [&mut *totals, &mut *squares], |[x], [near]| {
-            let difference = x - near;
-            [difference, difference * difference]
-        });
-        let channels_of = nears.chunks_exact(plane).zip(totals.chunks_exact(plane)).zip(squares.chunks_exact(plane));
-        for (((nears, totals), squares), (mean, variance)) in channels_of.zip(mean.iter_mut().zip(&mut *variance)) {
-            (*mean, *variance) = statistics(nears[0], total(totals), total(squares), batch.count());
-        }
-        normalize(batch, tensors, channels, mean, variance, scratch, activation);
-    })
+    batch.groups(
+        3,
+        run,
+        #[inline(always)]
+        |channels, scratch| {
+            // SAFETY: each channel belongs to one tile.
+            let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels.clone())) };
+            let [nears, totals, squares] = split(scratch);
+            let first = channels.start * plane;
+            // A few images give a better value near the mean than one, where a channel has few places.
+            let images = batch.images.min(16);
+            lane_sums(batch, [tensors.x], first, images, [], [&mut *totals, &mut *squares], |[x], []| [x, 0.0]);
+            for (nears, totals) in nears.chunks_exact_mut(plane).zip(totals.chunks_exact(plane)) {
+                nears.fill(near(total(totals) / (images * plane) as f64));
+            }
+            lane_sums(
+                batch,
+                [tensors.x],
+                first,
+                batch.images,
+                [nears],
+                [&mut *totals, &mut *squares],
+                |[x], [near]| {
+                    let difference = x - near;
+                    [difference, difference * difference]
+                },
+            );
+            let channels_of =
+                nears.chunks_exact(plane).zip(totals.chunks_exact(plane)).zip(squares.chunks_exact(plane));
+            for (((nears, totals), squares), (mean, variance)) in channels_of.zip(mean.iter_mut().zip(&mut *variance)) {
+                (*mean, *variance) = statistics(nears[0], total(totals), total(squares), batch.count());
+            }
+            normalize(batch, tensors, channels, mean, variance, scratch, activation);
+        },
+    )
 }
 
 pub(super) fn inference(
@@ -89,10 +103,15 @@ pub(super) fn inference(
     activation: impl Activation,
     run: &Run<'_>,
 ) -> Result<()> {
-    batch.groups(3, run, |channels, scratch| {
-        let (mean, variance) = (&mean[channels.clone()], &variance[channels.clone()]);
-        normalize(batch, tensors, channels, mean, variance, scratch, activation);
-    })
+    batch.groups(
+        3,
+        run,
+        #[inline(always)]
+        |channels, scratch| {
+            let (mean, variance) = (&mean[channels.clone()], &variance[channels.clone()]);
+            normalize(batch, tensors, channels, mean, variance, scratch, activation);
+        },
+    )
 }
 
 #[inline(always)]
@@ -194,48 +213,53 @@ fn some_lanes<const L: usize, const M: usize, const C: usize>(
 
 pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Activation, run: &Run<'_>) -> Result<()> {
     let plane = batch.plane;
-    batch.groups(5, run, |channels, scratch| {
-        // SAFETY: each channel belongs to one tile.
-        let (dscale, dshift) =
-            unsafe { (tensors.dscale.part(channels.clone()), tensors.dshift.part(channels.clone())) };
-        let [means, factors, shifts, alongs, directs] = split(scratch);
-        for (at, index) in channels.clone().enumerate() {
-            let channel = tensors.channel(index);
-            let lanes = at * plane..(at + 1) * plane;
-            means[lanes.clone()].fill(channel.mean);
-            factors[lanes.clone()].fill(channel.rstd * channel.scale);
-            shifts[lanes].fill(channel.shift);
-        }
-        let first = channels.start * plane;
-        let (means, factors, shifts) = (&*means, &*factors, &*shifts);
-        let constants = [means, factors, shifts];
-        let into = [&mut *alongs, &mut *directs];
-        lane_sums(batch, [tensors.x, tensors.dy], first, batch.images, constants, into, |[x, dy], constants| {
-            let [mean, factor, shift] = constants;
-            let dz = activation.back((x - mean) * factor + shift, dy);
-            [dz * (x - mean), dz]
-        });
-        for (at, index) in channels.enumerate() {
-            let rstd = tensors.channel(index).rstd;
-            let lanes = at * plane..(at + 1) * plane;
-            let along = total(&alongs[lanes.clone()]) * f64::from(rstd);
-            let direct = total(&directs[lanes.clone()]);
-            (dscale[at], dshift[at]) = (along as f32, direct as f32);
-            let (direct, along) = tensors.corrections(direct, along, batch.count());
-            alongs[lanes.clone()].fill(along * rstd);
-            directs[lanes].fill(direct);
-        }
-        for image in 0..batch.images {
-            let start = image * batch.lanes() + first;
-            let here = start..start + means.len();
+    batch.groups(
+        5,
+        run,
+        #[inline(always)]
+        |channels, scratch| {
             // SAFETY: each channel belongs to one tile.
-            let dx = unsafe { tensors.dx.part(here.clone()) };
-            let elements = dx.iter_mut().zip(&tensors.x[here.clone()]).zip(&tensors.dy[here]);
-            let channels = means.iter().zip(factors).zip(shifts).zip(&*alongs).zip(&*directs);
-            for (((dx, &x), &dy), ((((&mean, &factor), &shift), &along), &direct)) in elements.zip(channels) {
-                let dz = activation.back((x - mean) * factor + shift, dy);
-                *dx = factor * (dz - direct - (x - mean) * along);
+            let (dscale, dshift) =
+                unsafe { (tensors.dscale.part(channels.clone()), tensors.dshift.part(channels.clone())) };
+            let [means, factors, shifts, alongs, directs] = split(scratch);
+            for (at, index) in channels.clone().enumerate() {
+                let channel = tensors.channel(index);
+                let lanes = at * plane..(at + 1) * plane;
+                means[lanes.clone()].fill(channel.mean);
+                factors[lanes.clone()].fill(channel.rstd * channel.scale);
+                shifts[lanes].fill(channel.shift);
             }
-        }
-    })
+            let first = channels.start * plane;
+            let (means, factors, shifts) = (&*means, &*factors, &*shifts);
+            let constants = [means, factors, shifts];
+            let into = [&mut *alongs, &mut *directs];
+            lane_sums(batch, [tensors.x, tensors.dy], first, batch.images, constants, into, |[x, dy], constants| {
+                let [mean, factor, shift] = constants;
+                let dz = activation.back((x - mean) * factor + shift, dy);
+                [dz * (x - mean), dz]
+            });
+            for (at, index) in channels.enumerate() {
+                let rstd = tensors.channel(index).rstd;
+                let lanes = at * plane..(at + 1) * plane;
+                let along = total(&alongs[lanes.clone()]) * f64::from(rstd);
+                let direct = total(&directs[lanes.clone()]);
+                (dscale[at], dshift[at]) = (along as f32, direct as f32);
+                let (direct, along) = tensors.corrections(direct, along, batch.count());
+                alongs[lanes.clone()].fill(along * rstd);
+                directs[lanes].fill(direct);
+            }
+            for image in 0..batch.images {
+                let start = image * batch.lanes() + first;
+                let here = start..start + means.len();
+                // SAFETY: each channel belongs to one tile.
+                let dx = unsafe { tensors.dx.part(here.clone()) };
+                let elements = dx.iter_mut().zip(&tensors.x[here.clone()]).zip(&tensors.dy[here]);
+                let channels = means.iter().zip(factors).zip(shifts).zip(&*alongs).zip(&*directs);
+                for (((dx, &x), &dy), ((((&mean, &factor), &shift), &along), &direct)) in elements.zip(channels) {
+                    let dz = activation.back((x - mean) * factor + shift, dy);
+                    *dx = factor * (dz - direct - (x - mean) * along);
+                }
+            }
+        },
+    )
 }
