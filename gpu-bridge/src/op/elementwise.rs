@@ -79,3 +79,31 @@ impl Spec for Cast {
         backward.pass(0, dy)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::cpu::Cpu;
+    use crate::{Context, Crew, Limits};
+
+    fn context() -> Context {
+        Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default())
+    }
+
+    #[test]
+    fn the_gradient_passes_through_f16() {
+        let x = context().tensor(&[2], &[0.1_f32, 2.0]).unwrap().parameter(None).unwrap();
+        let half = x.cast(DType::F16).unwrap();
+        half.cast(DType::F32).unwrap().affine(3.0, 0.0).unwrap().sum().unwrap().backward().unwrap();
+        assert_eq!(x.gradient().unwrap().to_vec::<f32>().unwrap(), [3.0, 3.0]);
+    }
+
+    #[test]
+    fn integers_cut_the_gradient() {
+        let x = context().tensor(&[2], &[0.1_f32, 2.0]).unwrap().parameter(None).unwrap();
+        let whole = x.cast(DType::I32).unwrap().cast(DType::F32).unwrap();
+        assert!(whole.sum().unwrap().backward().is_err());
+    }
+}

@@ -189,3 +189,24 @@ impl Spec for ArgReduce {
         inputs.iter().map(|input| input.shape.elements() as u64).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::cpu::Cpu;
+    use crate::{Context, Crew, Limits};
+
+    #[test]
+    fn equal_extremes_share_the_gradient() {
+        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+        let x = context.tensor(&[2, 3], &[1.0_f32, 3.0, 3.0, -1.0, -1.0, -1.0]).unwrap().parameter(None).unwrap();
+        x.reduce(Reducer::Max, &[1], false).unwrap().sum().unwrap().backward().unwrap();
+        let third = 1.0 / 3.0;
+        assert_eq!(x.gradient().unwrap().to_vec::<f32>().unwrap(), [0.0, 0.5, 0.5, third, third, third]);
+        x.clear_gradient();
+        x.reduce(Reducer::Min, &[0], true).unwrap().sum().unwrap().backward().unwrap();
+        assert_eq!(x.gradient().unwrap().to_vec::<f32>().unwrap(), [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+    }
+}

@@ -25,7 +25,7 @@ use number::Number;
 /// Applies a function to every element, as a closure that becomes part of the loop whatever its size: see [`map`].
 macro_rules! each {
     ($map:ident, $work:ident, $x:expr, $y:expr, $run:expr, |$($argument:tt: $type:ty),+| $body:expr) => {
-        $map($work, $x, $y, $run, #[inline(always)] |$($argument: $type),+| $body)
+        $map($work, $x, $y, $run, #[inline(always)] move |$($argument: $type),+| $body)
     };
 }
 

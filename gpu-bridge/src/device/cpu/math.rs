@@ -15,7 +15,7 @@ const ROUND: f32 = 12_582_912.0;
 const ROUND_F64: f64 = 6_755_399_441_055_744.0;
 
 /// ln 2 in two parts; the first has so few bits that its product with an exponent is exact.
-const LN_2_HIGH: f32 = 0.693_359_375;
+const LN_2_HIGH: f32 = 0.693_359_4;
 const LN_2_LOW: f32 = -2.121_944_4e-4;
 
 /// `e^x`, within 1 ulp.
@@ -60,10 +60,9 @@ pub(super) fn log(x: f32) -> f32 {
     let z = s * s;
     let w = z * z;
     let odd = w * (0.400_009_72 + w * 0.242_790_79);
-    let even = z * (0.666_666_63 + w * 0.284_987_87);
+    let even = z * (0.666_666_6 + w * 0.284_987_87);
     let half_square = 0.5 * fraction * fraction;
-    let value =
-        s * (half_square + (odd + even)) + power * 9.058_000_6e-6 - half_square + fraction + power * 0.693_138_1;
+    let value = s * (half_square + (odd + even)) + power * 9.058_001e-6 - half_square + fraction + power * 0.693_138_1;
     let value = if x == 0.0 { f32::NEG_INFINITY } else { value };
     let value = if x < 0.0 { f32::NAN } else { value };
     // Infinity and NaN are their own logarithms.
@@ -75,10 +74,10 @@ pub(super) fn log(x: f32) -> f32 {
 pub(super) fn tanh(x: f32) -> f32 {
     let size = x.abs();
     let z = x * x;
-    let tail = -5.704_988_7e-3 * z + 2.063_908_9e-2;
+    let tail = -5.704_988_7e-3 * z + 2.063_909e-2;
     let tail = tail * z - 5.373_971_6e-2;
     let tail = tail * z + 1.333_144_2e-1;
-    let tail = tail * z - 3.333_328_2e-1;
+    let tail = tail * z - 3.333_328e-1;
     let near = tail * z * x + x;
     let far = 1.0 - 2.0 / (exp(2.0 * size) + 1.0);
     (if size < 0.625 { near } else { far }).copysign(x)
@@ -108,7 +107,7 @@ pub(super) fn erf(x: f32) -> f32 {
     let s = t * t;
     let power = (-1.728_534_7e-5 * t + 3.831_971_3e-4) * s + (-3.883_964_4e-3 * t + 2.425_462_2e-2);
     let power = power * t - 1.067_778_8e-1;
-    let power = power * t - 6.348_466_9e-1;
+    let power = power * t - 6.348_467e-1;
     let power = power * t - 1.287_175_1e-1;
     let power = power * t - t;
     let far = (1.0 - exp(power)).copysign(x);
@@ -140,7 +139,7 @@ pub(super) fn pow(x: f32, y: f32) -> f32 {
     let value = f32::from_bits(value.to_bits() ^ (x.to_bits() & exponent.odd));
     // What is negative and finite has no other powers.
     let refused = if (x < 0.0) & (base < f64::INFINITY) { exponent.broken } else { 0 };
-    let refused = if x != x { u32::MAX } else { refused };
+    let refused = if x.is_nan() { u32::MAX } else { refused };
     let value = f32::from_bits(value.to_bits() | ((refused | exponent.nan) & f32::NAN.to_bits()));
     let value = if x == 1.0 { 1.0 } else { value };
     f32::from_bits((value.to_bits() & !exponent.zero) | (1.0_f32.to_bits() & exponent.zero))
@@ -169,7 +168,7 @@ impl Exponent {
         let shifted = value.abs() + SHIFT;
         let integer = shifted - SHIFT == value.abs();
         let odd = integer & (value.abs() < SHIFT) & (shifted.to_bits() & 1 == 1);
-        Self { value, odd: mask(odd) & (1 << 31), broken: mask(!integer), nan: mask(y != y), zero: mask(y == 0.0) }
+        Self { value, odd: mask(odd) & (1 << 31), broken: mask(!integer), nan: mask(y.is_nan()), zero: mask(y == 0.0) }
     }
 }
 

@@ -4,7 +4,8 @@
 //! operand is repeated, and element by element where they lie apart.
 //!
 //! The closures that are given here must be `#[inline(always)]`, and the loops are written out instead of being left to
-//! adapters: what the compiler does not pull into the closure of [`vectorized`] does not become vector code.
+//! adapters: what the compiler does not pull into the closure of [`vectorized`] does not become vector code. For the
+//! same reason they hold their numbers by value: what lies behind a reference might be written by the loop.
 
 use super::stream;
 use super::walk::{Row, Walk};
@@ -39,7 +40,7 @@ pub(super) fn map<A: Element, Y: Element>(
     [a]: [&Input<'_>; 1],
     output: &mut Output<'_>,
     run: &Run<'_>,
-    f: impl Fn(A) -> Y + Sync,
+    f: impl Fn(A) -> Y + Copy + Sync,
 ) -> Result<()> {
     let walk = Walk::new(&output.layout.shape, [a.layout]);
     fill(&walk, output.elements()?, work, run, One { a: a.elements()?, f })
@@ -51,7 +52,7 @@ pub(super) fn map2<A: Element, B: Element, Y: Element>(
     [a, b]: [&Input<'_>; 2],
     output: &mut Output<'_>,
     run: &Run<'_>,
-    f: impl Fn(A, B) -> Y + Sync,
+    f: impl Fn(A, B) -> Y + Copy + Sync,
 ) -> Result<()> {
     let walk = Walk::new(&output.layout.shape, [a.layout, b.layout]);
     fill(&walk, output.elements()?, work, run, Two { a: a.elements()?, b: b.elements()?, f })
@@ -63,7 +64,7 @@ pub(super) fn map3<A: Element, B: Element, C: Element, Y: Element>(
     [a, b, c]: [&Input<'_>; 3],
     output: &mut Output<'_>,
     run: &Run<'_>,
-    f: impl Fn(A, B, C) -> Y + Sync,
+    f: impl Fn(A, B, C) -> Y + Copy + Sync,
 ) -> Result<()> {
     let walk = Walk::new(&output.layout.shape, [a.layout, b.layout, c.layout]);
     fill(&walk, output.elements()?, work, run, Three { a: a.elements()?, b: b.elements()?, c: c.elements()?, f })
@@ -121,20 +122,20 @@ struct One<'a, A, F> {
     f: F,
 }
 
-impl<A: Element, Y: Element, F: Fn(A) -> Y> Row<1, Y> for One<'_, A, F> {
+impl<A: Element, Y: Element, F: Fn(A) -> Y + Copy> Row<1, Y> for One<'_, A, F> {
     #[inline(always)]
     fn fill(&self, [a]: [usize; 1], [step]: [usize; 1], y: &mut [Y]) {
-        let a = &self.a[a..];
+        let (f, a) = (self.f, &self.a[a..]);
         match step {
             1 => {
                 for (y, &a) in y.iter_mut().zip(a) {
-                    *y = (self.f)(a);
+                    *y = f(a);
                 }
             }
-            0 => y.fill((self.f)(a[0])),
+            0 => y.fill(f(a[0])),
             _ => {
                 for (i, y) in y.iter_mut().enumerate() {
-                    *y = (self.f)(a[i * step]);
+                    *y = f(a[i * step]);
                 }
             }
         }
@@ -147,31 +148,31 @@ struct Two<'a, A, B, F> {
     f: F,
 }
 
-impl<A: Element, B: Element, Y: Element, F: Fn(A, B) -> Y> Row<2, Y> for Two<'_, A, B, F> {
+impl<A: Element, B: Element, Y: Element, F: Fn(A, B) -> Y + Copy> Row<2, Y> for Two<'_, A, B, F> {
     #[inline(always)]
     fn fill(&self, [a, b]: [usize; 2], steps: [usize; 2], y: &mut [Y]) {
-        let (a, b) = (&self.a[a..], &self.b[b..]);
+        let (f, a, b) = (self.f, &self.a[a..], &self.b[b..]);
         match steps {
             [1, 1] => {
                 for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-                    *y = (self.f)(a, b);
+                    *y = f(a, b);
                 }
             }
             [1, 0] => {
                 let b = b[0];
                 for (y, &a) in y.iter_mut().zip(a) {
-                    *y = (self.f)(a, b);
+                    *y = f(a, b);
                 }
             }
             [0, 1] => {
                 let a = a[0];
                 for (y, &b) in y.iter_mut().zip(b) {
-                    *y = (self.f)(a, b);
+                    *y = f(a, b);
                 }
             }
             [s, t] => {
                 for (i, y) in y.iter_mut().enumerate() {
-                    *y = (self.f)(a[i * s], b[i * t]);
+                    *y = f(a[i * s], b[i * t]);
                 }
             }
         }
@@ -185,37 +186,37 @@ struct Three<'a, A, B, C, F> {
     f: F,
 }
 
-impl<A: Element, B: Element, C: Element, Y: Element, F: Fn(A, B, C) -> Y> Row<3, Y> for Three<'_, A, B, C, F> {
+impl<A: Element, B: Element, C: Element, Y: Element, F: Fn(A, B, C) -> Y + Copy> Row<3, Y> for Three<'_, A, B, C, F> {
     #[inline(always)]
     fn fill(&self, [a, b, c]: [usize; 3], steps: [usize; 3], y: &mut [Y]) {
-        let (a, b, c) = (&self.a[a..], &self.b[b..], &self.c[c..]);
+        let (f, a, b, c) = (self.f, &self.a[a..], &self.b[b..], &self.c[c..]);
         match steps {
             [1, 1, 1] => {
                 for (((y, &a), &b), &c) in y.iter_mut().zip(a).zip(b).zip(c) {
-                    *y = (self.f)(a, b, c);
+                    *y = f(a, b, c);
                 }
             }
             [0, 1, 1] => {
                 let a = a[0];
                 for ((y, &b), &c) in y.iter_mut().zip(b).zip(c) {
-                    *y = (self.f)(a, b, c);
+                    *y = f(a, b, c);
                 }
             }
             [1, 0, 1] => {
                 let b = b[0];
                 for ((y, &a), &c) in y.iter_mut().zip(a).zip(c) {
-                    *y = (self.f)(a, b, c);
+                    *y = f(a, b, c);
                 }
             }
             [1, 1, 0] => {
                 let c = c[0];
                 for ((y, &a), &b) in y.iter_mut().zip(a).zip(b) {
-                    *y = (self.f)(a, b, c);
+                    *y = f(a, b, c);
                 }
             }
             [s, t, u] => {
                 for (i, y) in y.iter_mut().enumerate() {
-                    *y = (self.f)(a[i * s], b[i * t], c[i * u]);
+                    *y = f(a[i * s], b[i * t], c[i * u]);
                 }
             }
         }

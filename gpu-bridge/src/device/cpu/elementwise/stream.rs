@@ -5,8 +5,9 @@
 
 use crate::dtype::Element;
 
-/// Results of at least this many bytes are written around the caches.
-pub(super) const BYTES: usize = 4 << 20;
+/// Results of at least this many bytes are written around the caches. Where the last-level cache still holds the
+/// operands, going around it takes twice as long.
+pub(super) const BYTES: usize = 16 << 20;
 
 /// Elements that are computed before they are written: few enough to stay in the first-level cache.
 pub(super) const BLOCK: usize = 1024;

@@ -39,53 +39,75 @@ impl<const N: usize> Walk<N> {
         walk
     }
 
-    /// Fills part of a result, from its element `start` on: `row` gets where the operands of a run of elements start,
-    /// and the run.
+    /// Fills part of a result, from its element `start` on, row by row.
     #[inline(always)]
     pub(super) fn fill<Y>(&self, start: usize, mut y: &mut [Y], row: &impl Row<N, Y>) {
-        let mut at = [0; MAX_RANK];
-        let mut offsets = [0; N];
-        let mut rest = start;
-        if start > 0 {
-            for axis in 0..self.axes {
-                at[axis] = rest % self.sizes[axis];
-                rest /= self.sizes[axis];
-                for operand in 0..N {
-                    offsets[operand] += at[axis] * self.strides[axis][operand];
-                }
-            }
-        }
+        let mut at = self.place(start);
         loop {
-            let count = y.len().min(self.sizes[0] - at[0]);
+            let count = y.len().min(self.sizes[0] - at.coordinates[0]);
             let (now, later) = y.split_at_mut(count);
-            row.fill(offsets, self.strides[0], now);
+            row.fill(at.offsets, self.strides[0], now);
             if later.is_empty() {
                 return;
             }
             y = later;
-            self.next_row(&mut at, &mut offsets);
+            self.next_row(&mut at);
         }
+    }
+
+    #[inline(always)]
+    fn place(&self, element: usize) -> Place<N> {
+        let mut place = Place { coordinates: [0; MAX_RANK], offsets: [0; N] };
+        let mut rest = element;
+        let axes = place.coordinates.iter_mut().zip(&self.sizes).zip(&self.strides).take(self.axes);
+        for ((coordinate, size), strides) in axes {
+            if rest == 0 {
+                break;
+            }
+            *coordinate = rest % size;
+            rest /= size;
+            for (offset, stride) in place.offsets.iter_mut().zip(strides) {
+                *offset += *coordinate * stride;
+            }
+        }
+        place
     }
 
     /// From anywhere in a row to the start of the next.
     #[inline(always)]
-    fn next_row(&self, at: &mut [usize; MAX_RANK], offsets: &mut [usize; N]) {
-        for operand in 0..N {
-            offsets[operand] -= at[0] * self.strides[0][operand];
-        }
-        at[0] = 0;
-        for axis in 1..self.axes {
-            at[axis] += 1;
-            for operand in 0..N {
-                offsets[operand] += self.strides[axis][operand];
-            }
-            if at[axis] < self.sizes[axis] {
+    fn next_row(&self, at: &mut Place<N>) {
+        let mut step = -(at.coordinates[0] as isize);
+        at.coordinates[0] = 0;
+        for (axis, strides) in self.strides.iter().enumerate().take(self.axes) {
+            at.advance(strides, step);
+            if axis + 1 == self.axes {
                 return;
             }
-            at[axis] = 0;
-            for operand in 0..N {
-                offsets[operand] -= self.sizes[axis] * self.strides[axis][operand];
+            // One further along the next axis, or back to its start and one further along the one after it.
+            let coordinate = &mut at.coordinates[axis + 1];
+            *coordinate += 1;
+            if *coordinate < self.sizes[axis + 1] {
+                at.advance(&self.strides[axis + 1], 1);
+                return;
             }
+            step = 1 - *coordinate as isize;
+            *coordinate = 0;
+        }
+    }
+}
+
+/// Where a walk is.
+struct Place<const N: usize> {
+    coordinates: [usize; MAX_RANK],
+    /// Of each operand's element.
+    offsets: [usize; N],
+}
+
+impl<const N: usize> Place<N> {
+    #[inline(always)]
+    fn advance(&mut self, strides: &[usize; N], steps: isize) {
+        for (offset, stride) in self.offsets.iter_mut().zip(strides) {
+            *offset = offset.wrapping_add_signed(*stride as isize * steps);
         }
     }
 }

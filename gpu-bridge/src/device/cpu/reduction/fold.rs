@@ -67,14 +67,7 @@ fn lanes(x: &[f32], start: f32, step: impl Fn(f32, f32) -> f32, join: impl Fn(f3
 fn total(x: &[f32], term: impl Fn(f32) -> f32) -> f64 {
     let mut total = 0.0;
     for block in x.chunks(BLOCK) {
-        total += f64::from(lanes(
-            block,
-            0.0,
-            #[inline(always)]
-            |sum, x| sum + term(x),
-            #[inline(always)]
-            |a, b| a + b,
-        ));
+        total += f64::from(lanes(block, 0.0, |sum, x| sum + term(x), |a, b| a + b));
     }
     total
 }
@@ -90,14 +83,7 @@ impl Fold for Sum {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [
-            total(
-                x,
-                #[inline(always)]
-                |x| x,
-            ),
-            0.0,
-        ]
+        [total(x, |x| x), 0.0]
     }
 
     #[inline(always)]
@@ -129,14 +115,7 @@ impl Fold for SumSquares {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [
-            total(
-                x,
-                #[inline(always)]
-                |x| x * x,
-            ),
-            0.0,
-        ]
+        [total(x, |x| x * x), 0.0]
     }
 
     #[inline(always)]
@@ -171,21 +150,10 @@ impl Fold for Variance {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        let mean = total(
-            x,
-            #[inline(always)]
-            |x| x,
-        ) / x.len() as f64;
+        let mean = total(x, |x| x) / x.len() as f64;
         // The distances are from the mean as an f32, and so is what is merged.
         let center = mean as f32;
-        [
-            f64::from(center),
-            total(
-                x,
-                #[inline(always)]
-                |x| (x - center) * (x - center),
-            ),
-        ]
+        [f64::from(center), total(x, |x| (x - center) * (x - center))]
     }
 
     #[inline(always)]
@@ -228,7 +196,8 @@ fn beyond<const MAX: bool>(x: f32, than: f32) -> bool {
 
 #[inline(always)]
 fn further<const MAX: bool>(a: f32, b: f32) -> f32 {
-    if beyond::<MAX>(b, a) { b } else { a }
+    // Shorter than `beyond`: it does not matter which of two NaN is taken.
+    if (if MAX { b > a } else { b < a }) | b.is_nan() { b } else { a }
 }
 
 /// The largest, or the smallest.
@@ -240,17 +209,7 @@ impl<const MAX: bool> Fold for Extremum<MAX> {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        [
-            f64::from(lanes(
-                x,
-                x[0],
-                #[inline(always)]
-                |a, b| further::<MAX>(a, b),
-                #[inline(always)]
-                |a, b| further::<MAX>(a, b),
-            )),
-            0.0,
-        ]
+        [f64::from(lanes(x, x[0], further::<MAX>, further::<MAX>)), 0.0]
     }
 
     #[inline(always)]
@@ -283,14 +242,7 @@ impl<const MAX: bool> Fold for Position<MAX> {
 
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
-        let best = lanes(
-            x,
-            x[0],
-            #[inline(always)]
-            |a, b| further::<MAX>(a, b),
-            #[inline(always)]
-            |a, b| further::<MAX>(a, b),
-        );
+        let best = lanes(x, x[0], further::<MAX>, further::<MAX>);
         let at = if best.is_nan() { x.iter().position(|x| x.is_nan()) } else { x.iter().position(|&x| x == best) };
         [f64::from(best), at.unwrap_or(0) as f64]
     }
