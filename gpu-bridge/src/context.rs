@@ -19,7 +19,7 @@ use crate::tape::Node;
 use crate::tensor::{Storage, Tensor};
 
 /// The results of an operation.
-pub type Tensors = SmallVec<[Tensor; 3]>;
+pub type Tensors = SmallVec<[Tensor; 1]>;
 
 /// What a context may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -246,7 +246,7 @@ impl Meta {
 }
 
 /// What comes out of an operation.
-pub type Outputs = SmallVec<[Meta; 3]>;
+pub type Outputs = SmallVec<[Meta; 1]>;
 
 /// An estimate of the work that an operation is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -33,9 +33,9 @@ impl Tensor {
         activation: Option<Unary>,
     ) -> Result<(Self, Self, Self)> {
         let results = self.context.run(BatchNorm { epsilon, activation }, &[self, scale, shift])?;
-        match results.into_inner() {
-            Ok([y, mean, variance]) => Ok((y, mean.detach(), variance.detach())),
-            Err(_) => Err(Error::Internal { op: "batch-norm", reason: "it gives three results".into() }),
+        match results.as_slice() {
+            [y, mean, variance] => Ok((y.clone(), mean.detach(), variance.detach())),
+            _ => Err(Error::Internal { op: "batch-norm", reason: "it gives three results".into() }),
         }
     }
 

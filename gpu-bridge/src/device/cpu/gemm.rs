@@ -42,8 +42,8 @@ pub(super) struct Sizes {
     pub k: usize,
 }
 
-/// Work that is worth a tile of its own, in multiply-adds: some ten microseconds.
-const SMALL_TILE: usize = 1 << 19;
+/// Work that is worth a tile of its own, in multiply-adds: a few microseconds.
+const SMALL_TILE: usize = 1 << 17;
 
 /// The most that one tile is, so that a cancelled call ends within a few milliseconds.
 const LARGE_TILE: usize = 1 << 27;

@@ -72,22 +72,49 @@ unsafe fn multiply_avx2(depth: usize, mut rows: *const f32, mut columns: *const 
 pub(super) const DOT_ROWS: usize = 3;
 pub(super) const DOT_COLUMNS: usize = 4;
 
-/// The dot products of some rows of `a` with some rows of `b`, all `depth` long: for operands that lie along the depth
-/// already. Rows past the end of a matrix may be given as any other row and their results ignored.
+/// Rows that are multiplied: each goes on in `segments` pieces, `step` elements apart.
+#[derive(Clone, Copy)]
+pub(super) struct Segments<'a, const N: usize> {
+    /// From the first element of each row on.
+    pub rows: [&'a [f32]; N],
+    pub step: usize,
+}
+
+impl<const N: usize> Segments<'_, N> {
+    fn hold(&self, segments: usize, depth: usize) -> bool {
+        self.rows.iter().all(|row| (segments - 1) * self.step + depth <= row.len())
+    }
+}
+
+/// The dot products of some rows of `a` with some rows of `b`, over `segments` pieces of `depth` elements each: for
+/// operands that lie along the depth already. Rows past the end of a matrix may be given as any other row and their
+/// results ignored.
 #[inline]
-pub(super) fn dots(depth: usize, a: [&[f32]; DOT_ROWS], b: [&[f32]; DOT_COLUMNS]) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
-    let (a, b) = (a.map(|row| &row[..depth]), b.map(|row| &row[..depth]));
+pub(super) fn dots(
+    segments: usize,
+    depth: usize,
+    a: Segments<'_, DOT_ROWS>,
+    b: Segments<'_, DOT_COLUMNS>,
+) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
+    if segments == 0 {
+        return [[0.0; DOT_COLUMNS]; DOT_ROWS];
+    }
+    assert!(a.hold(segments, depth) && b.hold(segments, depth), "the rows are long enough");
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-        // SAFETY: the features are there, and all rows have `depth` elements.
-        return unsafe { dots_avx2(depth, a.map(<[f32]>::as_ptr), b.map(<[f32]>::as_ptr)) };
+        // SAFETY: the features are there, and all rows have all segments.
+        return unsafe { dots_avx2(segments, depth, a, b) };
     }
-    a.map(|a| {
-        b.map(|b| {
-            vectorized(
-                #[inline(always)]
-                || dot(a, b),
-            )
+    a.rows.map(|row| {
+        b.rows.map(|column| {
+            let piece = |segment: usize| {
+                let (row, column) = (&row[segment * a.step..][..depth], &column[segment * b.step..][..depth]);
+                vectorized(
+                    #[inline(always)]
+                    || dot(row, column),
+                )
+            };
+            (0..segments).map(piece).sum()
         })
     })
 }
@@ -106,13 +133,14 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
 }
 
 /// # Safety
-/// All rows have `depth` elements.
+/// All rows have `segments` pieces of `depth` elements.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn dots_avx2(
+    segments: usize,
     depth: usize,
-    a: [*const f32; DOT_ROWS],
-    b: [*const f32; DOT_COLUMNS],
+    a: Segments<'_, DOT_ROWS>,
+    b: Segments<'_, DOT_COLUMNS>,
 ) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
     use std::arch::x86_64::{
         _mm_add_ps, _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
@@ -120,20 +148,30 @@ unsafe fn dots_avx2(
     };
     let mut sums = [[_mm256_setzero_ps(); DOT_COLUMNS]; DOT_ROWS];
     let whole = depth / 8 * 8;
-    let mut at = 0;
-    while at < whole {
-        // Twelve sums, three rows and one column at a time: all sixteen registers.
-        // SAFETY: `at + 8` is at most `depth`.
-        unsafe {
-            let rows = [_mm256_loadu_ps(a[0].add(at)), _mm256_loadu_ps(a[1].add(at)), _mm256_loadu_ps(a[2].add(at))];
-            for (column, b) in b.iter().enumerate() {
-                let factor = _mm256_loadu_ps(b.add(at));
-                for (row, values) in rows.iter().enumerate() {
-                    sums[row][column] = _mm256_fmadd_ps(*values, factor, sums[row][column]);
+    let (mut rows, mut columns) = (a.rows.map(<[f32]>::as_ptr), b.rows.map(<[f32]>::as_ptr));
+    for segment in 0..segments {
+        let mut at = 0;
+        while at < whole {
+            // Twelve sums, three rows and one column at a time: all sixteen registers.
+            // SAFETY: `at + 8` is at most `depth`.
+            unsafe {
+                let rows = rows.map(|row| _mm256_loadu_ps(row.add(at)));
+                for (column, pointer) in columns.iter().enumerate() {
+                    let factor = _mm256_loadu_ps(pointer.add(at));
+                    for (row, values) in rows.iter().enumerate() {
+                        sums[row][column] = _mm256_fmadd_ps(*values, factor, sums[row][column]);
+                    }
                 }
             }
+            at += 8;
         }
-        at += 8;
+        if segment + 1 < segments {
+            // SAFETY: there is another piece.
+            unsafe {
+                rows = rows.map(|row| row.add(a.step));
+                columns = columns.map(|column| column.add(b.step));
+            }
+        }
     }
     let mut result = [[0.0; DOT_COLUMNS]; DOT_ROWS];
     for (result, sums) in result.iter_mut().zip(&sums) {
@@ -142,11 +180,12 @@ unsafe fn dots_avx2(
         // SAFETY: four floats have room in four floats.
         unsafe { _mm_storeu_ps(result.as_mut_ptr(), total) };
     }
-    for at in whole..depth {
-        for (result, a) in result.iter_mut().zip(a) {
-            for (result, b) in result.iter_mut().zip(b) {
-                // SAFETY: `at` is below `depth`.
-                *result += unsafe { *a.add(at) * *b.add(at) };
+    for segment in 0..segments {
+        for at in whole..depth {
+            for (result, row) in result.iter_mut().zip(a.rows) {
+                for (result, column) in result.iter_mut().zip(b.rows) {
+                    *result += row[segment * a.step + at] * column[segment * b.step + at];
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 //! copy's; the few past the end of a row are computed and dropped. The gradient of the weight reads the same copy.
 
 use super::Geometry;
-use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS};
+use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS, Segments};
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
@@ -17,6 +17,9 @@ const SMALL_WEIGHT: usize = 32 * 1024;
 
 /// How many such parts, or pieces of the channels.
 const PIECES: usize = 8;
+
+/// Floats of copies and gradients that are multiplied together: small images go several at a time.
+const TOGETHER: usize = 32 * 1024;
 
 /// Whether few outputs are wasted.
 pub(super) fn suits(geometry: &Geometry) -> bool {
@@ -201,22 +204,32 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     {
         let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
         let copy_floats = phased.floats(geometry).next_multiple_of(LANES);
-        run.each_with(parts * groups * row_pieces, copy_floats + rows_per_piece * phased.columns, |tile, scratch| {
+        let gradient_floats = rows_per_piece * phased.columns;
+        let together = (TOGETHER / (copy_floats + gradient_floats)).clamp(1, images_per_part);
+        run.each_with(parts * groups * row_pieces, together * (copy_floats + gradient_floats), |tile, scratch| {
             let (part, group, piece) = (tile / row_pieces / groups, tile / row_pieces % groups, tile % row_pieces);
-            let (copy, gradients) = scratch.split_at_mut(copy_floats);
+            let (copies, gradients) = scratch.split_at_mut(together * copy_floats);
             let rows = piece * rows_per_piece..outputs.min((piece + 1) * rows_per_piece);
             let start = part * size + (group * outputs + rows.start) * depth;
             // SAFETY: these rows of this part are this tile's alone.
             let into = unsafe { target.part(start..start + rows.len() * depth) };
-            let first = part * images_per_part;
-            for image in first..images.min(first + images_per_part) {
-                let from = geometry.from_plane();
-                let at = (image * groups + group) * inputs * from;
-                phased.fill(geometry, &x[at..at + inputs * from], copy);
-                let to = geometry.to_plane();
-                let at = ((image * groups + group) * outputs + rows.start) * to;
-                spread_rows(geometry, &phased, &dy[at..at + rows.len() * to], gradients);
-                correlate(phased.columns, gradients, copy, offsets, depth, image > first, into);
+            let (from, to) = (geometry.from_plane(), geometry.to_plane());
+            let (first, last) = (part * images_per_part, images.min((part + 1) * images_per_part));
+            for some in (first..last).step_by(together) {
+                let count = together.min(last - some);
+                for offset in 0..count {
+                    let at = ((some + offset) * groups + group) * inputs * from;
+                    phased.fill(
+                        geometry,
+                        &x[at..at + inputs * from],
+                        &mut copies[offset * copy_floats..][..copy_floats],
+                    );
+                    let at = (((some + offset) * groups + group) * outputs + rows.start) * to;
+                    let dy = &dy[at..at + rows.len() * to];
+                    spread_rows(geometry, &phased, dy, &mut gradients[offset * gradient_floats..]);
+                }
+                let images = Images { count, columns: phased.columns, copies, copy_floats, gradients, gradient_floats };
+                correlate(&images, offsets, depth, some > first, into);
             }
         })?;
     }
@@ -234,24 +247,31 @@ fn spread_rows(geometry: &Geometry, phased: &Phased, dy: &[f32], into: &mut [f32
     }
 }
 
-/// Adds the products of some rows of gradients with every tap.
-fn correlate(
+/// Some images that are multiplied together.
+struct Images<'a> {
+    count: usize,
+    /// Outputs of a channel.
     columns: usize,
-    gradients: &[f32],
-    copy: &[f32],
-    offsets: Offsets<'_>,
-    depth: usize,
-    accumulate: bool,
-    into: &mut [f32],
-) {
+    copies: &'a [f32],
+    copy_floats: usize,
+    gradients: &'a [f32],
+    gradient_floats: usize,
+}
+
+/// Adds the products of some rows of gradients with every tap.
+fn correlate(images: &Images<'_>, offsets: Offsets<'_>, depth: usize, accumulate: bool, into: &mut [f32]) {
     let rows = into.len() / depth;
     for first in (0..depth).step_by(DOT_COLUMNS) {
-        let b: [&[f32]; DOT_COLUMNS] =
-            std::array::from_fn(|offset| &copy[offsets.get((first + offset).min(depth - 1))..][..columns]);
+        let taps = Segments {
+            rows: std::array::from_fn(|offset| &images.copies[offsets.get((first + offset).min(depth - 1))..]),
+            step: images.copy_floats,
+        };
         for row in (0..rows).step_by(DOT_ROWS) {
-            let a: [&[f32]; DOT_ROWS] =
-                std::array::from_fn(|offset| &gradients[(row + offset).min(rows - 1) * columns..][..columns]);
-            let products = panel::dots(columns, a, b);
+            let gradients = Segments {
+                rows: std::array::from_fn(|offset| &images.gradients[(row + offset).min(rows - 1) * images.columns..]),
+                step: images.gradient_floats,
+            };
+            let products = panel::dots(images.count, images.columns, gradients, taps);
             for (row, products) in (row..rows).zip(products) {
                 let into = &mut into[row * depth + first..depth.min(first + DOT_COLUMNS) + row * depth];
                 for (into, product) in into.iter_mut().zip(products) {

@@ -3,7 +3,7 @@
 //! Both lie along the pixels already, so these are dot products of rows. Small images are joined until rows are long.
 
 use super::Geometry;
-use crate::device::cpu::panel::{DOT_COLUMNS, DOT_ROWS, dots};
+use crate::device::cpu::panel::{DOT_COLUMNS, DOT_ROWS, Segments, dots};
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
@@ -139,13 +139,17 @@ impl<'a> Task<'a> {
         let stride = self.geometry.depth();
         let base = self.part * self.size + self.group * outputs * stride + channels.start * taps;
         for column in (0..columns).step_by(DOT_COLUMNS) {
-            let b: [&[f32]; DOT_COLUMNS] =
-                std::array::from_fn(|offset| &x[(column + offset).min(columns - 1) * depth..][..depth]);
+            let b = Segments {
+                rows: std::array::from_fn(|offset| &x[(column + offset).min(columns - 1) * depth..][..depth]),
+                step: 0,
+            };
             let wide = DOT_COLUMNS.min(columns - column);
             for output in (0..outputs).step_by(DOT_ROWS) {
-                let a: [&[f32]; DOT_ROWS] =
-                    std::array::from_fn(|offset| &dy[(output + offset).min(outputs - 1) * depth..][..depth]);
-                let products = dots(depth, a, b);
+                let a = Segments {
+                    rows: std::array::from_fn(|offset| &dy[(output + offset).min(outputs - 1) * depth..][..depth]),
+                    step: 0,
+                };
+                let products = dots(1, depth, a, b);
                 for (row, products) in (output..outputs).zip(products) {
                     let at = base + row * stride + column;
                     // SAFETY: by the contract.
