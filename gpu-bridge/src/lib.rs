@@ -3,7 +3,7 @@
 //! # Layout
 //! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
-//! - [`tape`]: autograd
+//! - [`tape`]: autograd, the way back to gradients
 //! - [`models`]: networks that people train, ready made
 //! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
 //! - [`device`]: the trait, and the devices: [`device::cpu`]

@@ -2,6 +2,8 @@
 //!
 //! `scripts/torch_values.py` wrote the values, in float64 from the same float32 weights and data; see there.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::Path;
 use std::sync::Arc;
 
