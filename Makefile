@@ -40,3 +40,4 @@ soak:
 	@scripts/setup.sh test
 	cargo build $(CARGO_FLAGS) -p weft
 	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 hostile soak
+	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-gpu --test fuzz
