@@ -1,10 +1,12 @@
 //! Windows to one element: maxima and means of images.
 
 mod adaptive;
+mod gradient;
 mod window;
 
 pub(super) use adaptive::{adaptive_average, adaptive_average_gradient, adaptive_max, adaptive_max_gradient};
-pub(super) use window::{average, average_gradient, max, max_gradient};
+pub(super) use gradient::{average_gradient, max_gradient};
+pub(super) use window::{average, max};
 
 use std::ops::Range;
 
@@ -52,10 +54,7 @@ impl Planes {
 /// The larger of two; NaN if either is.
 #[inline(always)]
 fn larger(most: f32, x: f32) -> f32 {
-    // Not `if x > most || x.is_nan() { x } else { most }`: as a store over `most` that becomes a masked store, and those
-    // are very slow on some machines.
-    let more = if x > most { x } else { most };
-    choose(x.is_nan(), x, more)
+    choose((x > most) | x.is_nan(), x, most)
 }
 
 /// One of two values, never by a branch, which would keep a loop from becoming vectors.

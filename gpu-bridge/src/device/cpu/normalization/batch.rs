@@ -21,7 +21,7 @@ mod planes;
 const TILE: usize = 1 << 15;
 
 /// From this many elements of a channel of one image on, loops run along them.
-const LONG: usize = 64;
+const LONG: usize = 100;
 
 /// What `[n, c, ...]` is to the kernels.
 #[derive(Clone, Copy)]

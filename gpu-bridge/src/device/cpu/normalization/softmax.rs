@@ -1,5 +1,7 @@
 //! Rows to probabilities.
 
+use std::hint::select_unpredictable;
+
 use crate::device::cpu::fold::{largest, sum, sums};
 use crate::device::cpu::math::{exp, log};
 use crate::device::cpu::memory::{Input, Output};
@@ -114,12 +116,12 @@ fn masked_row(x: &[f32], mask: &[u8], y: &mut [f32]) {
     }
     let most = largest(y);
     for (y, &mask) in y.iter_mut().zip(mask) {
-        let power = exp(*y - most);
-        *y = if mask == 0 { 0.0 } else { power };
+        // Not `if`: that becomes a masked store, which is very slow on some machines.
+        *y = select_unpredictable(mask == 0, 0.0, exp(*y - most));
     }
     let factor = (1.0 / sum(y, |y| y)) as f32;
     for (y, &mask) in y.iter_mut().zip(mask) {
-        *y = if mask == 0 { 0.0 } else { *y * factor };
+        *y = select_unpredictable(mask == 0, 0.0, *y * factor);
     }
 }
 

@@ -167,7 +167,7 @@ fn lane_sums<const M: usize, const C: usize>(
     let mut lane = 0;
     macro_rules! advance_by {
         ($count:literal) => {
-            while lane + $count <= lanes {
+            while lanes - lane >= $count {
                 let constants = constants.map(|constant| &constant[lane..lane + $count]);
                 let sums = some_lanes::<$count, M, C>(batch, tensors, first + lane, images, constants, f);
                 a[lane..lane + $count].copy_from_slice(&sums[0]);
