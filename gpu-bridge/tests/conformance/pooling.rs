@@ -1,5 +1,7 @@
 //! Windows to one element: maxima and means of images.
 
+use std::slice::from_ref;
+
 use weft_gpu::op::{
     AdaptiveAveragePool2d, AdaptiveAveragePool2dGradient, AdaptiveMaxPool2d, AdaptiveMaxPool2dGradient, AveragePool2d,
     AveragePool2dGradient, MaxPool2d, MaxPool2dGradient, Window,
@@ -62,9 +64,9 @@ pub fn cases() -> Vec<Case> {
         let small = x.data.len() < 200 && !x.data.is_empty();
         let wanted: &[usize] = if small { &[0] } else { &[] };
         let max = move |x: &[Array]| vec![maxima(&x[0], &windowed(&x[0], window))];
-        cases.push(Case::new(MaxPool2d(window), &[x.clone()], EXACT, max).differentiated(wanted));
+        cases.push(Case::new(MaxPool2d(window), from_ref(&x), EXACT, max).differentiated(wanted));
         let average = move |x: &[Array]| vec![means(&x[0], &windowed(&x[0], window))];
-        cases.push(Case::new(AveragePool2d(window), &[x.clone()], AVERAGED, average).differentiated(wanted));
+        cases.push(Case::new(AveragePool2d(window), from_ref(&x), AVERAGED, average).differentiated(wanted));
         cases.push(Case::new(MaxPool2dGradient(window), &[x.clone(), dy.clone()], AVERAGED, move |x| {
             vec![maxima_gradient(&x[0], &x[1], &windowed(&x[0], window))]
         }));
@@ -85,10 +87,10 @@ pub fn cases() -> Vec<Case> {
         let dy = Array::noise(&pooled.shape, 2, -1.0, 1.0);
         let wanted: &[usize] = if (1..=300).contains(&x.data.len()) { &[0] } else { &[] };
         let max = move |x: &[Array]| vec![maxima(&x[0], &adaptive(&x[0], height, width))];
-        cases.push(Case::new(AdaptiveMaxPool2d { height, width }, &[x.clone()], EXACT, max).differentiated(wanted));
+        cases.push(Case::new(AdaptiveMaxPool2d { height, width }, from_ref(&x), EXACT, max).differentiated(wanted));
         let average = move |x: &[Array]| vec![means(&x[0], &adaptive(&x[0], height, width))];
         cases.push(
-            Case::new(AdaptiveAveragePool2d { height, width }, &[x.clone()], AVERAGED, average).differentiated(wanted),
+            Case::new(AdaptiveAveragePool2d { height, width }, from_ref(&x), AVERAGED, average).differentiated(wanted),
         );
         cases.push(Case::new(AdaptiveMaxPool2dGradient, &[x.clone(), dy.clone()], AVERAGED, move |x| {
             vec![maxima_gradient(&x[0], &x[1], &adaptive(&x[0], height, width))]
@@ -120,14 +122,14 @@ fn special_cases() -> Vec<Case> {
             window([2, 2], [3, 3], [0, 0]),
         ] {
             let max = move |x: &[Array]| vec![maxima(&x[0], &windowed(&x[0], window))];
-            cases.push(Case::new(MaxPool2d(window), &[x.clone()], EXACT, max));
+            cases.push(Case::new(MaxPool2d(window), from_ref(&x), EXACT, max));
             let dy = Array::noise(&windowed(&x, window).shape, 2, -1.0, 1.0);
             cases.push(Case::new(MaxPool2dGradient(window), &[x.clone(), dy], AVERAGED, move |x| {
                 vec![maxima_gradient(&x[0], &x[1], &windowed(&x[0], window))]
             }));
         }
         let dy = Array::noise(&[x.shape[0], x.shape[1], 4, 4], 2, -1.0, 1.0);
-        cases.push(Case::new(AdaptiveMaxPool2d { height: 4, width: 4 }, &[x.clone()], EXACT, |x| {
+        cases.push(Case::new(AdaptiveMaxPool2d { height: 4, width: 4 }, from_ref(&x), EXACT, |x| {
             vec![maxima(&x[0], &adaptive(&x[0], 4, 4))]
         }));
         cases.push(Case::new(AdaptiveMaxPool2dGradient, &[x, dy], AVERAGED, |x| {
@@ -199,10 +201,13 @@ fn apart(shape: &[usize]) -> Array {
     Array::build(shape, DType::F32, |index| (index * 7919 % 1009) as f64 / 64.0 - 16.0)
 }
 
-/// The windows of a plane: rows, columns and what a mean divides by, in order; and the shape of what comes out.
+/// A window of a plane: its rows, its columns and what a mean divides by.
+type Region = (Vec<usize>, Vec<usize>, f64);
+
+/// The windows of a plane in order, and the shape of what comes out.
 struct Pooled {
     shape: Vec<usize>,
-    windows: Vec<(Vec<usize>, Vec<usize>, f64)>,
+    windows: Vec<Region>,
 }
 
 fn windowed(x: &Array, window: Window) -> Pooled {
@@ -250,12 +255,12 @@ fn adaptive(x: &Array, height: usize, width: usize) -> Pooled {
 }
 
 /// Each result with its image, channel and window.
-fn each(pooled: &Pooled) -> impl Iterator<Item = ([usize; 2], &(Vec<usize>, Vec<usize>, f64))> {
+fn each(pooled: &Pooled) -> impl Iterator<Item = ([usize; 2], &Region)> {
     coordinates(&pooled.shape).map(|c| ([c[0], c[1]], &pooled.windows[c[2] * pooled.shape[3] + c[3]]))
 }
 
 /// Where the largest of a window is: the first of equals, the last NaN.
-fn largest(x: &Array, [n, c]: [usize; 2], (rows, columns, _): &(Vec<usize>, Vec<usize>, f64)) -> usize {
+fn largest(x: &Array, [n, c]: [usize; 2], (rows, columns, _): &Region) -> usize {
     let mut best = x.index(&[n, c, rows[0], columns[0]]);
     for &row in rows {
         for &column in columns {
@@ -281,7 +286,7 @@ fn maxima_gradient(x: &Array, dy: &Array, pooled: &Pooled) -> Array {
 }
 
 fn means(x: &Array, pooled: &Pooled) -> Array {
-    let mean = |([n, c], (rows, columns, count)): ([usize; 2], &(Vec<usize>, Vec<usize>, f64))| {
+    let mean = |([n, c], (rows, columns, count)): ([usize; 2], &Region)| {
         let sum: f64 =
             rows.iter().map(|&row| columns.iter().map(|&column| x.at(&[n, c, row, column])).sum::<f64>()).sum();
         sum / count

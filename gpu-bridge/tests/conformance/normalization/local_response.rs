@@ -1,5 +1,7 @@
 //! Each element by its neighbours in the channels around it.
 
+use std::slice::from_ref;
+
 use weft_gpu::DType;
 use weft_gpu::op::{LocalResponseNorm, LocalResponseNormGradient};
 
@@ -25,7 +27,7 @@ pub fn cases() -> Vec<Case> {
             let x = Array::noise(shape, 1, -2.0, 3.0);
             let dy = Array::noise(shape, 2, -1.0, 1.0);
             let wanted: &[usize] = if (1..100).contains(&x.data.len()) { &[0] } else { &[] };
-            cases.push(Case::new(op, &[x.clone()], CLOSE, move |x| vec![forward(op, &x[0])]).differentiated(wanted));
+            cases.push(Case::new(op, from_ref(&x), CLOSE, move |x| vec![forward(op, &x[0])]).differentiated(wanted));
             let gradient = LocalResponseNormGradient(op);
             cases.push(Case::new(gradient, &[x, dy], CLOSE, move |x| vec![backward(op, &x[0], &x[1])]));
         }

@@ -1,5 +1,7 @@
 //! Rows to probabilities.
 
+use std::slice::from_ref;
+
 use weft_gpu::DType;
 use weft_gpu::op::{LogSoftmax, LogSoftmaxGradient, MaskedSoftmax, Softmax, SoftmaxGradient};
 
@@ -25,8 +27,8 @@ pub fn cases() -> Vec<Case> {
     ] {
         let x = Array::noise(shape, 1, -6.0, 6.0);
         let wanted: &[usize] = if (1..100).contains(&x.data.len()) { &[0] } else { &[] };
-        cases.push(Case::new(Softmax, &[x.clone()], CLOSE, softmax).differentiated(wanted));
-        cases.push(Case::new(LogSoftmax, &[x.clone()], LOGARITHM, log_softmax).differentiated(wanted));
+        cases.push(Case::new(Softmax, from_ref(&x), CLOSE, softmax).differentiated(wanted));
+        cases.push(Case::new(LogSoftmax, from_ref(&x), LOGARITHM, log_softmax).differentiated(wanted));
         let (y, dy) = (Array::noise(shape, 2, 0.0, 1.0), Array::noise(shape, 3, -1.0, 1.0));
         cases.push(Case::new(SoftmaxGradient, &[y.clone(), dy.clone()], within(1e-5, 1e-5), |x| {
             gradient(x, |y, dy, [along, _]| y * (dy - along))
@@ -92,8 +94,8 @@ fn special_cases() -> Vec<Case> {
         vec![1., 1., 1., 255., 0., 0., 1., 1., 0., 1., 1., 0., 1., 0., 1., 0., 1., 1., 0., 0., 0.],
     );
     vec![
-        Case::new(Softmax, &[rows.clone()], CLOSE, softmax),
-        Case::new(LogSoftmax, &[rows.clone()], LOGARITHM, log_softmax),
+        Case::new(Softmax, from_ref(&rows), CLOSE, softmax),
+        Case::new(LogSoftmax, from_ref(&rows), LOGARITHM, log_softmax),
         Case::new(MaskedSoftmax, &[rows, mask], CLOSE, masked_softmax),
     ]
 }

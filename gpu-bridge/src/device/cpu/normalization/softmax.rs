@@ -1,7 +1,5 @@
 //! Rows to probabilities.
 
-use std::hint::select_unpredictable;
-
 use crate::device::cpu::fold::{largest, sum, sums};
 use crate::device::cpu::math::{exp, log};
 use crate::device::cpu::memory::{Input, Output};
@@ -115,13 +113,17 @@ fn masked_row(x: &[f32], mask: &[u8], y: &mut [f32]) {
         *y = if mask == 0 { f32::NEG_INFINITY } else { x };
     }
     let most = largest(y);
-    for (y, &mask) in y.iter_mut().zip(mask) {
-        // Not `if`: that becomes a masked store, which is very slow on some machines.
-        *y = select_unpredictable(mask == 0, 0.0, exp(*y - most));
+    for ((y, &x), &mask) in y.iter_mut().zip(x).zip(mask) {
+        // Powers that underflow take long, so that of what is masked is not taken.
+        let power = exp(if mask == 0 { 0.0 } else { x - most });
+        *y = if mask == 0 { 0.0 } else { power };
     }
     let factor = (1.0 / sum(y, |y| y)) as f32;
+    if factor.is_finite() {
+        return y.iter_mut().for_each(|y| *y *= factor);
+    }
     for (y, &mask) in y.iter_mut().zip(mask) {
-        *y = select_unpredictable(mask == 0, 0.0, *y * factor);
+        *y = if mask == 0 { 0.0 } else { *y * factor };
     }
 }
 

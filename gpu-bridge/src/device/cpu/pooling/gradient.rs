@@ -67,11 +67,11 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
             dx_lower[at..at + BLOCK].copy_from_slice(&dx.map(|dx| dx[1]));
         }
         if dy.len() < BLOCK {
-            let (upper, lower, dy_block) = (short_block(upper), short_block(lower), short_block(dy));
-            let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy_block[lane]));
-            for ((dx_upper, dx_lower), dx) in dx_upper.iter_mut().zip(dx_lower).zip(dx).take(dy.len()) {
-                [*dx_upper, *dx_lower] = dx;
-            }
+            let count = dy.len();
+            let (upper, lower, dy) = (short_block(upper), short_block(lower), short_block(dy));
+            let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
+            dx_upper[..count].copy_from_slice(&dx.map(|dx| dx[0])[..count]);
+            dx_lower[..count].copy_from_slice(&dx.map(|dx| dx[1])[..count]);
         }
     }
 }
@@ -79,7 +79,10 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
 /// A block of what may be shorter than one.
 #[inline(always)]
 fn short_block<T: Copy + Default>(slice: &[T]) -> [T; BLOCK] {
-    std::array::from_fn(|lane| slice.get(lane).copied().unwrap_or_default())
+    let mut block = [T::default(); BLOCK];
+    let count = slice.len().min(BLOCK);
+    block[..count].copy_from_slice(&slice[..count]);
+    block
 }
 
 /// All of `dy` to the largest of four.
