@@ -77,7 +77,10 @@ impl Run<'_> {
 
     /// Like [`Self::each`]; every thread has `floats` of its own to work in, which hold anything at first.
     pub fn each_with(&self, tiles: usize, floats: usize, body: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
-        let workers = self.threads.clamp(1, tiles.max(1));
+        if tiles == 0 {
+            return Ok(());
+        }
+        let workers = self.threads.clamp(1, tiles);
         // Threads must not write to one cache line.
         let stride = floats.next_multiple_of(16);
         let mut scratch = self.scratch(workers * stride)?;

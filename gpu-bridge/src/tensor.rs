@@ -136,8 +136,12 @@ impl Tensor {
     }
 
     /// Like [`Self::backward`] for a tensor that is not a loss: `gradient`, of its shape, is what flows back from here.
+    /// Gradients are f32, of f16 too.
     pub fn backward_from(&self, gradient: &Self) -> Result<()> {
-        if gradient.meta() != self.meta() {
+        if gradient.dtype != DType::F32 {
+            return Err(Error::dtype("backward", 0, gradient.dtype, "f32"));
+        }
+        if gradient.shape() != self.shape() {
             return Err(Error::mismatch("backward", "the gradient differs in shape", &self.shape(), &gradient.shape()));
         }
         crate::tape::backward(self, Some(gradient.detach()))
@@ -165,8 +169,11 @@ impl Tensor {
         if T::DTYPE != self.dtype {
             return Err(Error::dtype("read", 0, self.dtype, T::DTYPE.name()));
         }
-        let mut elements = vec![T::zeroed(); self.shape().elements()];
-        self.read(0, bytemuck::cast_slice_mut(&mut elements))?;
+        // A view may repeat its elements without end. A copy of it on the device is held against the limit, so that no more
+        // than that is allocated here.
+        let rows = self.detach().contiguous()?;
+        let mut elements = vec![T::zeroed(); rows.shape().elements()];
+        rows.read(0, bytemuck::cast_slice_mut(&mut elements))?;
         Ok(elements)
     }
 
@@ -184,7 +191,7 @@ impl Tensor {
         if !self.layout.is_contiguous() {
             return Err(Error::argument(op, "the tensor is a view whose elements lie apart; copy it first"));
         }
-        if element > elements || bytes % size != 0 || bytes / size > elements - element {
+        if element > elements || !bytes.is_multiple_of(size) || bytes / size > elements - element {
             return Err(Error::shape(
                 op,
                 format!("{bytes} bytes from element {element} do not fit {:?} of {}", self.shape(), self.dtype),

@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 use crate::shape::{Axes, Shape};
 use crate::tape::Backward;
 
+/// The largest stride, padding or dilation: a product of one with a size does not overflow.
+const LARGEST: usize = 1 << 31;
+
 /// `x [n, c, h, w], weight [o, c / groups, kh, kw], bias [o] (optional)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv2d {
@@ -43,6 +46,14 @@ impl Conv2d {
             return Err(Error::argument(
                 op,
                 format!("strides {stride:?}, dilations {dilation:?} and groups {} must be at least 1", self.groups),
+            ));
+        }
+        if [stride, padding, dilation].as_flattened().iter().any(|&size| size > LARGEST) {
+            return Err(Error::argument(
+                op,
+                format!(
+                    "strides {stride:?}, paddings {padding:?} and dilations {dilation:?} must be at most {LARGEST}"
+                ),
             ));
         }
         let (Ok(&[n, c, h, w]), Ok(&[o, per_group, kh, kw])) =
@@ -163,5 +174,5 @@ impl Spec for Conv2dGradientWeight {
 fn product(y: Option<&Meta>, weight: Option<&Meta>) -> u64 {
     let (Some(y), Some(weight)) = (y, weight) else { return 0 };
     let kernel: usize = weight.shape.iter().skip(1).product();
-    2 * y.shape.elements() as u64 * kernel as u64
+    (2 * y.shape.elements() as u64).saturating_mul(kernel as u64)
 }

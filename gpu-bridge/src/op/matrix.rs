@@ -142,7 +142,7 @@ impl Spec for Linear {
             }
         };
         let (shape, weight) = (backward.input_shape(0), backward.input_shape(1));
-        let rows = dz.shape().elements() / weight[0].max(1);
+        let rows = shape.iter().rev().skip(1).product();
         let flat = backward.run(Reshape(Shape::new(&[rows, weight[0]])?), &[&dz])?;
         if backward.wants(0) {
             let weight = backward.input(1)?;

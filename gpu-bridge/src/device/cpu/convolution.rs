@@ -56,12 +56,12 @@ impl Geometry {
     }
 
     /// Elements of one channel of the input.
-    fn from_plane(&self) -> usize {
+    fn input_plane(&self) -> usize {
         self.from[0] * self.from[1]
     }
 
     /// Elements of one channel of the output.
-    fn to_plane(&self) -> usize {
+    fn output_plane(&self) -> usize {
         self.to[0] * self.to[1]
     }
 
@@ -87,7 +87,7 @@ impl Geometry {
         if !self.is_pointwise() {
             return self;
         }
-        let plane = self.from_plane();
+        let plane = self.input_plane();
         Self { from: [1, plane], to: [1, plane], ..self }
     }
 
@@ -158,7 +158,7 @@ fn convolve(
     }
     if x.is_empty() || geometry.depth() == 0 {
         let channels = geometry.groups * geometry.outputs;
-        for (index, plane) in y.chunks_exact_mut(geometry.to_plane()).enumerate() {
+        for (index, plane) in y.chunks_exact_mut(geometry.output_plane()).enumerate() {
             plane.fill(bias.map_or(0.0, |bias| bias[index % channels]));
         }
         return Ok(());
@@ -221,7 +221,7 @@ pub(super) fn gradient_input(
         return depthwise::gradient_input(&geometry, dy, weight, dx, run);
     }
     // Near the edges a reversed convolution mostly multiplies zeros.
-    match geometry.reversed().filter(|_| 2 * geometry.from_plane() <= 3 * geometry.to_plane()) {
+    match geometry.reversed().filter(|_| 2 * geometry.input_plane() <= 3 * geometry.output_plane()) {
         Some(reversed) => convolve(&reversed, dy, Weight { data: weight, reversed: true }, None, dx, run),
         None => scatter::gradient_input(&geometry, dy, weight, dx, run),
     }

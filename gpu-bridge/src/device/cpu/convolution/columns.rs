@@ -29,7 +29,7 @@ pub(super) fn forward(
     let depth = geometry.depth();
     let row_panels = geometry.outputs.div_ceil(ROWS);
 
-    let columns = geometry.images * geometry.to_plane();
+    let columns = geometry.images * geometry.output_plane();
     let panels = columns.div_ceil(LANES);
     let per_panel = (depth * geometry.outputs * LANES).max(1);
     let fits = (GATHERED / (depth * LANES).max(1)).clamp(1, 64);
@@ -83,9 +83,9 @@ fn gather_panel(geometry: &Geometry, group: usize, x: &[f32], column: usize, col
 /// Eight outputs of one row: what they see lies side by side.
 fn gather_run(geometry: &Geometry, group: usize, x: &[f32], column: usize, lane: usize, panel: &mut [f32]) {
     let Geometry { inputs, groups, from, kernel, .. } = *geometry;
-    let (image, pixel) = (column / geometry.to_plane(), column % geometry.to_plane());
+    let (image, pixel) = (column / geometry.output_plane(), column % geometry.output_plane());
     let (row, across) = (pixel / geometry.to[1], pixel % geometry.to[1]);
-    let (plane, taps) = (geometry.from_plane(), geometry.taps());
+    let (plane, taps) = (geometry.input_plane(), geometry.taps());
     let base = (image * groups + group) * inputs * plane;
     for down in 0..kernel[0] {
         let source_row = geometry.source(0, row, down);
@@ -125,11 +125,11 @@ fn gather_lanes(
     panel: &mut [f32],
 ) {
     let Geometry { inputs, groups, from, to, kernel, .. } = *geometry;
-    let (plane, taps) = (geometry.from_plane(), geometry.taps());
+    let (plane, taps) = (geometry.input_plane(), geometry.taps());
     let pixels: [Option<(usize, usize, usize)>; 8] = std::array::from_fn(|offset| {
         let column = column + offset;
-        let pixel = column % geometry.to_plane();
-        let base = (column / geometry.to_plane() * groups + group) * inputs * plane;
+        let pixel = column % geometry.output_plane();
+        let base = (column / geometry.output_plane() * groups + group) * inputs * plane;
         (column < columns).then_some((base, pixel / to[1], pixel % to[1]))
     });
     for down in 0..kernel[0] {
@@ -173,7 +173,7 @@ unsafe fn store(
     bias: Option<&[f32]>,
     y: &Parts<'_, f32>,
 ) {
-    let plane = geometry.to_plane();
+    let plane = geometry.output_plane();
     let first = row_panel * ROWS;
     for (output, values) in (first..geometry.outputs.min(first + ROWS)).zip(block) {
         let channel = group * geometry.outputs + output;

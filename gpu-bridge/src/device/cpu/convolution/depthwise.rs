@@ -42,7 +42,7 @@ impl Padded {
 
 /// Images that one tile takes.
 fn images_per_tile(geometry: &Geometry) -> usize {
-    (SMALL_TILE / (geometry.to_plane() * geometry.taps() * LANES)).clamp(1, geometry.images)
+    (SMALL_TILE / (geometry.output_plane() * geometry.taps() * LANES)).clamp(1, geometry.images)
 }
 
 pub(super) fn forward(
@@ -55,7 +55,7 @@ pub(super) fn forward(
 ) -> Result<()> {
     let padded = Padded::new(geometry);
     let (channels, taps) = (geometry.groups, geometry.taps());
-    let (from, to) = (geometry.from_plane(), geometry.to_plane());
+    let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let per_tile = images_per_tile(geometry);
     let blocks = channels.div_ceil(LANES);
     let y = Parts::new(y);
@@ -107,7 +107,7 @@ pub(super) fn gradient_input(
 ) -> Result<()> {
     let padded = Padded::new(geometry);
     let (channels, taps) = (geometry.groups, geometry.taps());
-    let (from, to) = (geometry.from_plane(), geometry.to_plane());
+    let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let per_tile = images_per_tile(geometry);
     let blocks = channels.div_ceil(LANES);
     let dx = Parts::new(dx);
@@ -140,7 +140,7 @@ pub(super) fn gradient_input(
 pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
     let padded = Padded::new(geometry);
     let (channels, taps) = (geometry.groups, geometry.taps());
-    let (from, to) = (geometry.from_plane(), geometry.to_plane());
+    let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let blocks = channels.div_ceil(LANES);
     let dw = Parts::new(dw);
     run.each_with(blocks, padded.floats() + (taps + to) * LANES, |block, scratch| {

@@ -16,7 +16,7 @@ pub(super) fn gradient_input(
     run: &Run<'_>,
 ) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
-    let (taps, pixels, plane) = (geometry.taps(), geometry.to_plane(), geometry.from_plane());
+    let (taps, pixels, plane) = (geometry.taps(), geometry.output_plane(), geometry.input_plane());
     let block = (PRODUCTS / (taps * pixels)).clamp(1, inputs.max(1));
     let blocks = inputs.div_ceil(block);
     let dx = Parts::new(dx);

@@ -25,7 +25,7 @@ const TOGETHER: usize = 32 * 1024;
 pub(super) fn suits(geometry: &Geometry) -> bool {
     let phased = Phased::new(geometry);
     let columns = geometry.to[0] * phased.width;
-    columns >= 3 * LANES && 2 * columns <= 3 * geometry.to_plane() && phased.channel * geometry.inputs < 1 << 31
+    columns >= 3 * LANES && 2 * columns <= 3 * geometry.output_plane() && phased.channel * geometry.inputs < 1 << 31
 }
 
 /// The copy of an image's channels.
@@ -111,7 +111,7 @@ pub(super) fn forward(
 ) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
     let phased = Phased::new(geometry);
-    let (depth, from, to) = (geometry.depth(), geometry.from_plane(), geometry.to_plane());
+    let (depth, from, to) = (geometry.depth(), geometry.input_plane(), geometry.output_plane());
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
     phased.offsets(geometry, table);
@@ -152,7 +152,7 @@ fn convolve(
     bias: Option<&[f32]>,
     y: &mut [f32],
 ) {
-    let (depth, to) = (geometry.depth(), geometry.to_plane());
+    let (depth, to) = (geometry.depth(), geometry.output_plane());
     let width = geometry.to[1];
     let (mut row, mut across) = (0, 0);
     for column in (0..phased.columns).step_by(LANES) {
@@ -213,7 +213,7 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
             let start = part * size + (group * outputs + rows.start) * depth;
             // SAFETY: these rows of this part are this tile's alone.
             let into = unsafe { target.part(start..start + rows.len() * depth) };
-            let (from, to) = (geometry.from_plane(), geometry.to_plane());
+            let (from, to) = (geometry.input_plane(), geometry.output_plane());
             let (first, last) = (part * images_per_part, images.min((part + 1) * images_per_part));
             for some in (first..last).step_by(together) {
                 let count = together.min(last - some);

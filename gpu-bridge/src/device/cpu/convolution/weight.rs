@@ -24,7 +24,7 @@ const SMALL_TILE: usize = 1 << 19;
 
 pub(super) fn gradient(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
-    let (pixels, taps) = (geometry.to_plane(), geometry.taps());
+    let (pixels, taps) = (geometry.output_plane(), geometry.taps());
     let joined = LONG.div_ceil(pixels).min(images);
     let work = images * pixels * dw.len();
     let pieces = (work / SMALL_TILE).clamp(1, PIECES);
@@ -89,7 +89,7 @@ impl<'a> Task<'a> {
         'a: 'b,
     {
         let Geometry { groups, outputs, .. } = *self.geometry;
-        let pixels = self.geometry.to_plane();
+        let pixels = self.geometry.output_plane();
         let at = |image: usize| (image * groups + self.group) * outputs * pixels;
         if count == 1 {
             return &self.dy[at(image)..][..outputs * pixels];
@@ -108,7 +108,7 @@ impl<'a> Task<'a> {
         'a: 'b,
     {
         let Geometry { groups, inputs, kernel, .. } = *self.geometry;
-        let (pixels, plane, taps) = (self.geometry.to_plane(), self.geometry.from_plane(), self.geometry.taps());
+        let (pixels, plane, taps) = (self.geometry.output_plane(), self.geometry.input_plane(), self.geometry.taps());
         let at = |image: usize| ((image * groups + self.group) * inputs + channels.start) * plane;
         if count == 1 && self.geometry.is_pointwise() {
             return &self.x[at(image)..][..channels.len() * plane];

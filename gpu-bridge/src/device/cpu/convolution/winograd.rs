@@ -39,7 +39,7 @@ pub(super) fn suits(geometry: &Geometry) -> bool {
         && geometry.inputs >= FEW_CHANNELS
         && geometry.outputs >= FEW_CHANNELS
         // Squares at the edges are partly wasted.
-        && 9 * geometry.to_plane() >= 54 * squares
+        && 9 * geometry.output_plane() >= 54 * squares
 }
 
 pub(super) fn suits_weight(geometry: &Geometry) -> bool {
@@ -201,7 +201,7 @@ fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], r
 #[inline(always)]
 fn transform_pixels(squares: &Squares<'_>, x: &[f32], first: usize, into: &mut [f32]) {
     let inputs = squares.geometry.inputs;
-    let plane = squares.geometry.from_plane();
+    let plane = squares.geometry.input_plane();
     for start in (0..SQUARES).step_by(EIGHT) {
         let (part, lane) = (start / LANES, start % LANES);
         if first + part * LANES >= squares.count {
@@ -336,7 +336,7 @@ unsafe fn transform_gradients(
     into: &Parts<'_, f32>,
 ) {
     let outputs = squares.geometry.outputs;
-    let plane = squares.geometry.to_plane();
+    let plane = squares.geometry.output_plane();
     let row_panels = outputs.div_ceil(ROWS);
     let count = range.len();
     for (index, square) in range.enumerate() {
@@ -374,7 +374,7 @@ unsafe fn transform_channels(
     into: &Parts<'_, f32>,
 ) {
     let inputs = squares.geometry.inputs;
-    let plane = squares.geometry.from_plane();
+    let plane = squares.geometry.input_plane();
     let column_panels = inputs.div_ceil(LANES);
     let count = range.len();
     for (index, square) in range.enumerate() {
@@ -408,8 +408,9 @@ unsafe fn finish_weight(
     into: &Parts<'_, f32>,
 ) {
     let Geometry { inputs, outputs, .. } = *geometry;
-    for row in 0..ROWS.min(outputs - row_panel * ROWS) {
-        let output = row_panel * ROWS + row;
+    let first_output = row_panel * ROWS;
+    for output in first_output..outputs.min(first_output + ROWS) {
+        let row = output - first_output;
         for start in (0..LANES).step_by(EIGHT) {
             let eight: [Eight; POINTS] =
                 std::array::from_fn(|point| std::array::from_fn(|lane| points[point][row][start + lane]));

@@ -257,6 +257,12 @@ pub(in super::super) fn batch_gradient(
 ) -> Result<()> {
     let batch = Batch::of(&inputs[0].layout.shape);
     let [dx, dscale, dshift] = results(outputs)?;
+    if inputs[0].layout.shape.elements() == 0 {
+        // There may be any number of images without a single element.
+        dscale.floats()?.fill(0.0);
+        dshift.floats()?.fill(0.0);
+        return Ok(());
+    }
     let backward = Backward {
         x: inputs[0].floats()?,
         dy: inputs[4].floats()?,
