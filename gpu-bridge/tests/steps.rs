@@ -1,7 +1,5 @@
 //! What holds for whole training steps: the same bits on any number of threads, no memory that grows, an end when told.
 
-#![expect(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -21,7 +21,7 @@ fn convolution(make: &mut Make<'_, '_>) -> Option<(Conv2d, Want, Want)> {
     let channels = x[1];
     let groups = match make.bytes.below(8) {
         0 => channels,
-        1 if channels % 2 == 0 => 2,
+        1 if channels.is_multiple_of(2) => 2,
         _ => 1,
     };
     let groups = make.bytes.size(groups);
