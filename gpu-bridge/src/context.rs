@@ -249,8 +249,11 @@ impl Context {
     }
 
     fn dispatch(&self, op: &Op, inputs: &[&Tensor], outputs: &[&Tensor]) -> Result<()> {
-        // Without an element, axes may still be long: kernels need not find out that there is nothing to do.
-        if outputs.iter().all(|output| output.shape().elements() == 0) {
+        // Without an element, axes may still be long: kernels need not find out that there is nothing to do. But indices
+        // that are out of range are refused even so.
+        let is_empty = |tensor: &&Tensor| tensor.shape().elements() == 0;
+        let is_index = |tensor: &&Tensor| tensor.dtype().is_index() && !is_empty(tensor);
+        if outputs.iter().all(is_empty) && !inputs.iter().any(is_index) {
             return Ok(());
         }
         let run = Run {

@@ -88,6 +88,30 @@ mod gradients {
     }
 
     #[test]
+    fn of_half_precision_are_f32() {
+        let context = context();
+        let weight = parameter(&context, &[2], 3.0);
+        let half = weight.cast(DType::F16).unwrap();
+        let seed = full(&context, &[2], 1.0);
+        assert!(matches!(half.backward_from(&seed.cast(DType::F16).unwrap()), Err(Error::BadType { .. })));
+        half.backward_from(&seed).unwrap();
+        assert_eq!(gradient(&weight), [1.0, 1.0]);
+    }
+
+    #[test]
+    fn of_a_layer_without_outputs_are_zeros_like_its_inputs() {
+        let context = context();
+        for shape in [&[3, 4][..], &[2, 3, 4], &[4]] {
+            let (x, weight) = (parameter(&context, shape, 1.0), parameter(&context, &[0, 4], 1.0));
+            let y = x.linear(&weight, None, None).unwrap();
+            y.backward_from(&full(&context, &y.shape(), 1.0)).unwrap();
+            assert_eq!(x.gradient().unwrap().meta(), x.meta());
+            assert!(gradient(&x).iter().all(|&dx| dx == 0.0));
+            assert_eq!(weight.gradient().unwrap().meta(), weight.meta());
+        }
+    }
+
+    #[test]
     fn do_not_write_into_each_other() {
         let context = context();
         let (a, b) = (parameter(&context, &[2], 1.0), parameter(&context, &[2], 1.0));
@@ -401,6 +425,30 @@ mod memory {
         drop((held, large));
         assert_eq!(live(&context), 0);
         full(&context, &[8, SIDE, SIDE], 1.0);
+    }
+
+    #[test]
+    fn is_not_taken_by_views_and_reading_one_that_repeats_without_end_is_refused() {
+        let context = context_with(1, Limits { device_memory: 1 << 20, ..Limits::default() });
+        let endless = full(&context, &[1], 1.0).expand(&[1 << 40]).unwrap();
+        assert!(matches!(endless.to_vec::<f32>(), Err(Error::OutOfMemory { .. })));
+        assert_eq!(endless.narrow(0, 1 << 39, 2).unwrap().to_vec::<f32>().unwrap(), [1.0; 2]);
+    }
+
+    /// Seconds, or terabytes to work in, if kernels walked along axes that hold nothing.
+    #[test]
+    fn and_time_are_not_taken_by_long_axes_without_elements() {
+        let context = context_with(2, Limits { device_memory: 1 << 20, ..Limits::default() });
+        let x = parameter(&context, &[1 << 36, 3, 0], 1.0);
+        let [scale, shift, mean, variance] = [1.0; 4].map(|value| parameter(&context, &[3], value));
+        let y = x.batch_norm_inference([&scale, &shift], [&mean.detach(), &variance.detach()], 0.1, None).unwrap();
+        y.backward_from(&y.detach()).unwrap();
+        assert_eq!((gradient(&scale), gradient(&shift)), (vec![0.0; 3], vec![0.0; 3]));
+        let wide = parameter(&context, &[0, 1 << 36, 4], 1.0);
+        wide.local_response_norm(5, 1.0, 1.0, 1.0).unwrap().backward_from(&wide.detach()).unwrap();
+        assert!(gradient(&wide).is_empty());
+        assert!(x.softmax().unwrap().to_vec::<f32>().unwrap().is_empty());
+        assert_eq!(x.sum().unwrap().item().unwrap(), 0.0);
     }
 
     #[test]

@@ -37,6 +37,11 @@ fn samples() -> Vec<Sample> {
         (grouped(11), [3, 11, 5, 7], 11, [3, 3]),
         (Conv2d { stride: [2, 2], groups: 9, ..Conv2d::padded(2) }, [2, 9, 8, 8], 9, [5, 5]),
         (Conv2d { dilation: [2, 2], groups: 8, ..Conv2d::padded(2) }, [2, 8, 6, 6], 8, [3, 3]),
+        // strides and padding that leave almost nothing but zeros, in groups too
+        (Conv2d { stride: [1, 65_537], padding: [1, 1], ..plain }, [2, 3, 30, 1], 3, [3, 3]),
+        (Conv2d { stride: [1 << 30; 2], padding: [1 << 30; 2], ..plain }, [1, 2, 2, 2], 2, [1, 1]),
+        (Conv2d { stride: [1 << 30; 2], padding: [1 << 30; 2], groups: 2, ..plain }, [1, 2, 2, 2], 2, [1, 1]),
+        (Conv2d { dilation: [1 << 30; 2], padding: [1 << 30; 2], groups: 2, ..plain }, [1, 2, 2, 2], 2, [3, 3]),
         // Winograd's: whole squares, ragged edges, many channels, many squares, other paddings
         (Conv2d::padded(1), [2, 16, 8, 8], 16, [3, 3]),
         (Conv2d::padded(1), [3, 19, 7, 11], 23, [3, 3]),
@@ -92,7 +97,7 @@ pub fn cases() -> Vec<Case> {
 
 pub fn refusals() -> Vec<Refusal> {
     let conv = Conv2d::default();
-    let huge = Conv2d { padding: [1 << 41, 0], ..conv };
+    let huge = Conv2d { padding: [1 << 31; 2], ..conv };
     let x = f32(&[1, 2, 4, 4]);
     let sized = |sizes: &[usize]| Shape::new(sizes).unwrap();
     vec![
@@ -105,8 +110,11 @@ pub fn refusals() -> Vec<Refusal> {
         Refusal::new(conv, &[x, f32(&[1, 2, 0, 3])], "the kernel does not fit"),
         Refusal::new(Conv2d { stride: [0, 1], ..conv }, &[x, f32(&[1, 2, 3, 3])], "must be at least 1"),
         Refusal::new(Conv2d { groups: 0, ..conv }, &[x, f32(&[1, 2, 3, 3])], "must be at least 1"),
-        Refusal::new(Conv2d { dilation: [usize::MAX, 1], ..conv }, &[x, f32(&[1, 2, 3, 3])], "must be at most"),
-        Refusal::new(huge, &[x, f32(&[1, 2, 3, 3])], "must be at most"),
+        Refusal::new(Conv2d { dilation: [1 << 31, 1], ..conv }, &[x, f32(&[1, 2, 3, 3])], "the kernel does not fit"),
+        Refusal::new(Conv2d { dilation: [usize::MAX, 1], ..conv }, &[x, f32(&[1, 2, 1, 3])], "must be at most"),
+        Refusal::new(Conv2d { stride: [1, 1 << 62], ..conv }, &[x, f32(&[1, 2, 3, 3])], "must be at most"),
+        Refusal::new(Conv2d { padding: [1 << 62, 0], ..conv }, &[x, f32(&[1, 2, 3, 3])], "must be at most"),
+        Refusal::new(huge, &[x, f32(&[1, 2, 3, 3])], "elements"),
         Refusal::new(conv, &[x, f32(&[3, 2, 3, 3]), f32(&[2])], "input 2 is [2], not [3]"),
         Refusal::new(
             Conv2dGradientInput { conv, input: sized(&[1, 2, 4, 4]) },

@@ -108,6 +108,11 @@ fn normal_share(x: f64) -> f64 {
     0.5 + 0.5 * sum * (-t * t).exp() * std::f64::consts::FRAC_2_SQRT_PI
 }
 
+/// The functions in f64.
+type Exact = fn(f64) -> f64;
+type Exact2 = Box<dyn Fn(f64, f64) -> f64>;
+type Holds = fn(f64, f64) -> bool;
+
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     unary_cases(&mut cases);
@@ -126,7 +131,7 @@ fn unary_cases(cases: &mut Vec<Case>) {
             cases.push(Case::new(op, &[x], tolerance, move |inputs| map(&inputs[0], exact)));
         }
         let x = Array::noise(&[2, 9], 3, smooth.0, smooth.1);
-        cases.push(Case::new(op, &[x.clone()], tolerance, move |i| map(&i[0], exact)).differentiated(&[0]));
+        cases.push(Case::new(op, std::slice::from_ref(&x), tolerance, move |i| map(&i[0], exact)).differentiated(&[0]));
         // Both gradients by a difference so small that its own error does not matter.
         let slope = move |x: f64| (exact(x + 1e-6) - exact(x - 1e-6)) / 2e-6;
         let dy = Array::noise(&[2, 9], 4, -1.0, 1.0);
@@ -141,7 +146,7 @@ fn unary_cases(cases: &mut Vec<Case>) {
             }));
         }
     }
-    let special: [(Unary, fn(f64) -> f64); 8] = [
+    let special: [(Unary, Exact); 8] = [
         (Unary::Exp, f64::exp),
         (Unary::Tanh, f64::tanh),
         (Unary::Sigmoid, sigmoid),
@@ -204,7 +209,7 @@ fn binary_cases(cases: &mut Vec<Case>) {
             }
         }
     };
-    let exact: [(Binary, Box<dyn Fn(f64, f64) -> f64>); 6] = [
+    let exact: [(Binary, Exact2); 6] = [
         (Binary::Add, Box::new(|a, b| a + b)),
         (Binary::Mul, Box::new(|a, b| a * b)),
         (Binary::Div, Box::new(|a, b| a / b)),
@@ -252,7 +257,7 @@ fn binary_gradient_cases(cases: &mut Vec<Case>) {
 }
 
 fn compare_cases(cases: &mut Vec<Case>) {
-    let comparisons: [(Comparison, fn(f64, f64) -> bool); 6] = [
+    let comparisons: [(Comparison, Holds); 6] = [
         (Comparison::Eq, |a, b| a == b),
         (Comparison::Ne, |a, b| a != b),
         (Comparison::Lt, |a, b| a < b),

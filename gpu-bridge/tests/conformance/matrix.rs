@@ -60,8 +60,11 @@ fn products() -> Vec<Case> {
     cases
 }
 
+/// An activation in f64.
+type Exact = fn(f64) -> f64;
+
 fn linears() -> Vec<Case> {
-    let activations: [(Option<Unary>, fn(f64) -> f64); 6] = [
+    let activations: [(Option<Unary>, Exact); 6] = [
         (None, |x| x),
         (Some(Unary::Relu), |x| x.max(0.0)),
         (Some(Unary::Leaky { slope: 0.25 }), |x| if x > 0.0 { x } else { 0.25 * x }),

@@ -128,7 +128,7 @@ impl Make<'_, '_> {
         if rank > 1 && self.bytes.once_in(50) {
             let empty = self.bytes.below(rank);
             sizes[empty] = 0;
-            sizes[(empty + 1) % rank] = self.bytes.pick(&[1 << 16, 1 << 25, 1 << 32]);
+            sizes[(empty + 1) % rank] = self.bytes.pick(&[1 << 16, 1 << 25, 1 << 36]);
         }
         sizes
     }

@@ -8,6 +8,7 @@ use weft_gpu::{Axes, DType, Layout, Limits, Shape};
 
 use crate::bytes::Bytes;
 use crate::calls::{Kind, Make, Want, optimizer, order};
+use crate::contents::Contents;
 use crate::program::{CONTEXTS, Method, Program, ROOM, Register, Step};
 
 /// The most steps of a program, and of each branch.
@@ -24,6 +25,7 @@ struct Slot {
     context: usize,
     /// Whether it likely descends from a parameter.
     tracked: bool,
+    is_parameter: bool,
     dropped: bool,
 }
 
@@ -111,7 +113,7 @@ impl Build<'_> {
     }
 
     fn add(&mut self, meta: Meta, context: usize, tracked: bool) -> Register {
-        self.slots.push(Slot { meta, context, tracked, dropped: false });
+        self.slots.push(Slot { meta, context, tracked, is_parameter: false, dropped: false });
         self.slots.len() - 1
     }
 
@@ -160,7 +162,7 @@ impl Build<'_> {
 
     /// A register with such a tensor: one that there is, or a new one.
     fn supply(&mut self, want: Want, context: usize) -> Register {
-        if self.bytes.flip()
+        if !self.bytes.once_in(4)
             && let Some(found) = self.find(|slot| slot.meta == want.meta && slot.context == context && !slot.dropped)
         {
             return found;
@@ -174,11 +176,15 @@ impl Build<'_> {
 
     fn as_parameter(&mut self, of: Register) -> Register {
         let Slot { meta, context, .. } = self.slots[of];
-        let gradient = match self.bytes.below(4) {
+        let gradient = match self.bytes.below(8) {
             0 => self.find(|slot| slot.meta == meta && slot.context == context && !slot.dropped),
+            1 if meta.bytes() <= MOST_BYTES => {
+                Some(self.create_plain(&Want { meta, contents: Contents::Hostile(0) }, context))
+            }
             _ => None,
         };
         let into = self.add(meta, context, true);
+        self.slots[into].is_parameter = true;
         self.steps.push(Step::Parameter { into, of, gradient });
         into
     }
@@ -280,8 +286,9 @@ impl Build<'_> {
     }
 
     fn gradient(&mut self) {
-        let Some(of) = self.find(|slot| slot.tracked) else { return };
-        if self.bytes.flip() {
+        let found = if self.bytes.once_in(8) { self.any() } else { self.find(|slot| slot.is_parameter) };
+        let Some(of) = found else { return };
+        if self.bytes.once_in(3) {
             self.steps.push(Step::ClearGradient { of });
         }
         let Slot { meta, context, .. } = self.slots[of];

@@ -129,7 +129,7 @@ macro_rules! suite {
             fn programs_are_done_or_refused() {
                 let (device, crew): (Arc<dyn Device>, _) = ($device, Arc::new(Crew::new(THREADS)));
                 let mut succeeded = HashSet::new();
-                let all = seeds(concat!(stringify!($name), "::programs_are_done_or_refused"), 6_000, |data| {
+                let all = seeds(concat!(stringify!($name), "::programs_are_done_or_refused"), 10_000, |data| {
                     let trace = execute::run(&device, &crew, None, &generate::program(data, false));
                     succeeded.extend(trace.succeeded);
                 });
@@ -140,7 +140,7 @@ macro_rules! suite {
             #[test]
             fn programs_share_a_context() {
                 let (device, crew): (Arc<dyn Device>, _) = ($device, Arc::new(Crew::new(THREADS)));
-                seeds(concat!(stringify!($name), "::programs_share_a_context"), 400, |data| {
+                seeds(concat!(stringify!($name), "::programs_share_a_context"), 1_000, |data| {
                     execute::run(&device, &crew, None, &generate::program(data, true));
                 });
             }
@@ -148,7 +148,7 @@ macro_rules! suite {
             #[test]
             fn programs_do_not_depend_on_threads() {
                 let (device, crew): (Arc<dyn Device>, _) = ($device, Arc::new(Crew::new(THREADS)));
-                seeds(concat!(stringify!($name), "::programs_do_not_depend_on_threads"), 2_000, |data| {
+                seeds(concat!(stringify!($name), "::programs_do_not_depend_on_threads"), 3_000, |data| {
                     let program = generate::program(data, false);
                     let [alone, together] =
                         [1, THREADS].map(|threads| execute::run(&device, &crew, Some(threads), &program));

@@ -78,10 +78,6 @@ impl Geometry {
         self.kernel == [1, 1] && self.stride == [1, 1] && self.padding == [0, 0]
     }
 
-    fn is_depthwise(&self) -> bool {
-        self.inputs == 1 && self.outputs == 1 && self.groups > 1
-    }
-
     /// The same convolution with the planes laid out as one row, where pixels do not see their neighbours.
     fn flattened(self) -> Self {
         if !self.is_pointwise() {
@@ -163,7 +159,7 @@ fn convolve(
         }
         return Ok(());
     }
-    if geometry.is_depthwise() && !weight.reversed {
+    if depthwise::suits(geometry) && !weight.reversed {
         depthwise::forward(geometry, x, weight.data, bias, y, run)
     } else if winograd::suits(geometry) {
         winograd::forward(geometry, x, weight, bias, y, run)
@@ -217,7 +213,7 @@ pub(super) fn gradient_input(
         dx.fill(0.0);
         return Ok(());
     }
-    if geometry.is_depthwise() {
+    if depthwise::suits(&geometry) {
         return depthwise::gradient_input(&geometry, dy, weight, dx, run);
     }
     // Near the edges a reversed convolution mostly multiplies zeros.
@@ -240,7 +236,7 @@ pub(super) fn gradient_weight(
         dw.fill(0.0);
         return Ok(());
     }
-    if geometry.is_depthwise() {
+    if depthwise::suits(&geometry) {
         depthwise::gradient_weight(&geometry, x, dy, dw, run)
     } else if winograd::suits_weight(&geometry) {
         winograd::gradient_weight(&geometry, x, dy, dw, run)

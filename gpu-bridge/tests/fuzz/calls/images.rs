@@ -15,8 +15,19 @@ fn pair(make: &mut Make<'_, '_>, from: &[usize]) -> [usize; 2] {
     [make.bytes.size(first), make.bytes.size(second)]
 }
 
+/// One with enough channels for the kernels that pay off then.
+fn wide_convolution(make: &mut Make<'_, '_>) -> Option<(Conv2d, Want, Want)> {
+    let channels = [make.bytes.within(14, 20), make.bytes.within(14, 20)];
+    let x = [make.bytes.within(0, 2), channels[0], make.bytes.within(4, 12), make.bytes.within(4, 12)];
+    let conv = Conv2d::padded(make.bytes.below(4));
+    Some((conv, make.f32(&x)?, make.f32(&[channels[1], channels[0], 3, 3])?))
+}
+
 /// A convolution, an input and a weight for it.
 fn convolution(make: &mut Make<'_, '_>) -> Option<(Conv2d, Want, Want)> {
+    if make.bytes.once_in(4) {
+        return wide_convolution(make);
+    }
     let x = make.shape(4, 4);
     let channels = x[1];
     let groups = match make.bytes.below(8) {

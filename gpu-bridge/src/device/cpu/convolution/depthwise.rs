@@ -16,6 +16,15 @@ const SMALL_TILE: usize = 1 << 17;
 
 type Lanes = [f32; LANES];
 
+/// Whether there is one channel per group, and a padded plane is not mostly padding.
+pub(super) fn suits(geometry: &Geometry) -> bool {
+    if geometry.inputs != 1 || geometry.outputs != 1 || geometry.groups == 1 {
+        return false;
+    }
+    let padded = Padded::new(geometry);
+    padded.height.saturating_mul(padded.width) / 64 <= geometry.input_plane() + geometry.output_plane()
+}
+
 /// A padded plane of eight channels.
 #[derive(Clone, Copy)]
 struct Padded {

@@ -21,11 +21,18 @@ const PIECES: usize = 8;
 /// Floats of copies and gradients that are multiplied together: small images go several at a time.
 const TOGETHER: usize = 32 * 1024;
 
-/// Whether few outputs are wasted.
+/// The longest stride: with a longer one no tap sees most of the copy.
+const LONGEST_STRIDE: usize = 8;
+
+/// Whether little of the copy and few outputs are wasted.
 pub(super) fn suits(geometry: &Geometry) -> bool {
-    let phased = Phased::new(geometry);
-    let columns = geometry.to[0] * phased.width;
-    columns >= 3 * LANES && 2 * columns <= 3 * geometry.output_plane() && phased.channel * geometry.inputs < 1 << 31
+    if geometry.stride.iter().any(|&stride| stride > LONGEST_STRIDE) {
+        return false;
+    }
+    let Phased { columns, channel, .. } = Phased::new(geometry);
+    columns >= 3 * LANES
+        && columns.saturating_mul(2) <= 3 * geometry.output_plane()
+        && channel.saturating_mul(geometry.inputs) < 1 << 31
 }
 
 /// The copy of an image's channels.
@@ -47,7 +54,8 @@ impl Phased {
         };
         let (height, width) = (size(0), size(1));
         let phases = geometry.stride[0] * geometry.stride[1];
-        Self { height, width, channel: phases * height * width, columns: geometry.to[0] * width }
+        let channel = phases.saturating_mul(height).saturating_mul(width);
+        Self { height, width, channel, columns: geometry.to[0].saturating_mul(width) }
     }
 
     /// Floats that hold a group's channels, with room to read a whole panel from the last output on.
