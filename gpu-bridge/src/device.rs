@@ -4,6 +4,10 @@
 //! come here. A device may run them later than it says so (a GPU's queue), but in order, and [`Device::read`] waits.
 
 use std::any::Any;
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
 
 use crate::dtype::DType;
 use crate::error::Result;
@@ -12,6 +16,7 @@ use crate::run::Run;
 use crate::shape::Layout;
 
 pub mod cpu;
+pub mod gpu;
 
 /// Memory of a device. Only the device that gave it knows what is inside.
 pub trait Memory: Any + Send + Sync {}
@@ -21,8 +26,34 @@ pub trait Memory: Any + Send + Sync {}
 pub struct DeviceInfo {
     /// `cpu`, or what the driver calls the adapter.
     pub name: String,
+    pub kind: Kind,
     /// How many threads can work on one call; 1 where the device has its own ways.
     pub threads: usize,
+    /// Bytes that can be handed out.
+    pub memory: usize,
+}
+
+/// What class of device it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    Cpu,
+    Discrete,
+    Integrated,
+    Virtual,
+    /// A program on the machine's cores that acts as a GPU.
+    Software,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Cpu => "cpu",
+            Self::Discrete => "discrete",
+            Self::Integrated => "integrated",
+            Self::Virtual => "virtual",
+            Self::Software => "software",
+        })
+    }
 }
 
 /// One operand: part of some memory.
@@ -37,6 +68,11 @@ pub struct View<'a> {
 pub trait Device: Send + Sync {
     fn info(&self) -> DeviceInfo;
 
+    /// Device time that was used through this handle.
+    fn time(&self) -> Duration {
+        Duration::ZERO
+    }
+
     /// Memory that holds zeros. The caller has counted the bytes.
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>>;
 
@@ -48,4 +84,12 @@ pub trait Device: Send + Sync {
     /// Runs one operation. What is written in place comes first among `outputs`, and no output shares memory with
     /// another operand. After an error the outputs hold anything.
     fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()>;
+}
+
+/// A machine's device that many owners share: opened once for each.
+pub trait Shared: Send + Sync {
+    fn info(&self) -> DeviceInfo;
+
+    /// A handle of its own for one owner: its time is counted, and shared by weight with the others.
+    fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>>;
 }

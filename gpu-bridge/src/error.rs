@@ -40,6 +40,8 @@ pub enum Error {
     NotDifferentiable { op: &'static str, input: usize },
     #[error("the tensors are of different contexts")]
     ForeignTensor,
+    #[error("the GPU has no room for {wanted} bytes: {reason}")]
+    DeviceFull { wanted: u64, reason: String },
     #[error("device lost: {reason}")]
     DeviceLost { reason: String },
     #[error("`{op}` failed inside the device: {reason}")]

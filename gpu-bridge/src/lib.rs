@@ -34,6 +34,7 @@ pub mod models;
 pub mod op;
 pub mod run;
 mod shape;
+pub mod share;
 pub mod tape;
 mod tensor;
 

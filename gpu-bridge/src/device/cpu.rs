@@ -45,7 +45,7 @@ impl Cpu {
 impl Device for Cpu {
     fn info(&self) -> DeviceInfo {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        DeviceInfo { name: "cpu".into(), threads }
+        DeviceInfo { name: "cpu".into(), kind: super::Kind::Cpu, threads, memory: usize::MAX }
     }
 
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {

@@ -111,7 +111,12 @@ pub fn refusals(device: &Arc<dyn Device>, refusals: Vec<Refusal>) {
             .map(|meta| Array::build(&meta.shape, meta.dtype, |index| unit(3, index)).upload(&context))
             .collect();
         let name = refusal.op.name();
-        match context.run(refusal.op.clone(), &inputs.iter().collect::<Vec<_>>()) {
+        // What only shows while it runs may be told by the next read.
+        let outcome = context.run(refusal.op.clone(), &inputs.iter().collect::<Vec<_>>()).and_then(|outputs| {
+            outputs.iter().chain(&inputs).try_for_each(|tensor| tensor.read(0, &mut []))?;
+            Ok(outputs)
+        });
+        match outcome {
             Ok(outputs) => panic!("{:?} of {:?} was not refused: {outputs:?}", refusal.op, refusal.inputs),
             Err(error) => {
                 let text = error.to_string();

@@ -7,10 +7,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::sync::Arc;
+use std::num::NonZeroU32;
+use std::sync::{Arc, LazyLock};
 
-use weft_gpu::device::Device;
 use weft_gpu::device::cpu::Cpu;
+use weft_gpu::device::gpu::{Adapter, Gpu};
+use weft_gpu::device::{Device, Shared};
 
 mod arena;
 mod array;
@@ -71,3 +73,13 @@ macro_rules! suite {
 }
 
 suite!(cpu, Arc::new(Cpu::new()) as Arc<dyn Device>);
+suite!(gpu, gpu());
+
+/// A handle of a GPU that all tests share; a software one will do.
+fn gpu() -> Arc<dyn Device> {
+    static GPU: LazyLock<Gpu> = LazyLock::new(|| {
+        let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
+        Gpu::open(adapter, None).unwrap()
+    });
+    GPU.open(NonZeroU32::MIN).unwrap()
+}

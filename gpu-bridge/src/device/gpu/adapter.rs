@@ -1,0 +1,103 @@
+//! Which GPUs there are, and what kind each is.
+
+use wgpu::{Backends, DeviceType, InstanceDescriptor, InstanceFlags};
+
+use crate::device::Kind;
+
+/// A GPU, or a program that acts as one, that could be opened.
+#[derive(Clone, Debug)]
+pub struct Adapter {
+    pub(super) adapter: wgpu::Adapter,
+    info: wgpu::AdapterInfo,
+}
+
+impl Adapter {
+    /// All that the machine has, real GPUs first. GL is never used: it has no compute worth the name.
+    pub fn all() -> Vec<Self> {
+        let descriptor = InstanceDescriptor {
+            backends: Backends::VULKAN | Backends::METAL | Backends::DX12,
+            flags: InstanceFlags::empty(),
+            ..InstanceDescriptor::new_without_display_handle()
+        };
+        let backends = descriptor.backends;
+        let instance = wgpu::Instance::new(descriptor);
+        let mut adapters: Vec<Self> = pollster::block_on(instance.enumerate_adapters(backends))
+            .into_iter()
+            .map(|adapter| Self { info: adapter.get_info(), adapter })
+            .collect();
+        adapters.sort_by_key(|adapter| (rank(adapter.kind()), adapter.info.backend as u8));
+        // One GPU may be there through several interfaces; the first is enough.
+        let mut seen = Vec::new();
+        adapters.retain(|adapter| {
+            let bus = adapter.info.device_pci_bus_id.clone();
+            let known = !bus.is_empty() && seen.contains(&bus);
+            seen.push(bus);
+            !known
+        });
+        adapters
+    }
+
+    pub fn name(&self) -> &str {
+        &self.info.name
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.info.device_type {
+            DeviceType::DiscreteGpu => Kind::Discrete,
+            DeviceType::IntegratedGpu | DeviceType::Other => Kind::Integrated,
+            DeviceType::VirtualGpu => Kind::Virtual,
+            DeviceType::Cpu => Kind::Software,
+        }
+    }
+
+    /// The interface and the driver behind it, such as `vulkan, NVIDIA 570.86`.
+    pub fn driver(&self) -> String {
+        format!("{:?}, {} {}", self.info.backend, self.info.driver, self.info.driver_info).to_lowercase()
+    }
+
+    pub fn limits(&self) -> wgpu::Limits {
+        self.adapter.limits()
+    }
+
+    pub(super) fn info(&self) -> &wgpu::AdapterInfo {
+        &self.info
+    }
+
+    /// The same GPU, found anew: after a loss the driver may have to be asked again.
+    pub(super) fn found_again(&self) -> Option<Self> {
+        let same = |other: &Self| {
+            other.info.name == self.info.name && other.info.device_pci_bus_id == self.info.device_pci_bus_id
+        };
+        Self::all().into_iter().find(same)
+    }
+
+    /// Bytes of its own memory, where the driver says.
+    #[cfg(not(target_os = "macos"))]
+    pub(super) fn memory(&self) -> Option<usize> {
+        // SAFETY: the handle is only asked for properties, and not kept.
+        let adapter = unsafe { self.adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+        let instance = adapter.shared_instance().raw_instance();
+        // SAFETY: the physical device belongs to this instance, which lives as long as the guard.
+        let memory = unsafe { instance.get_physical_device_memory_properties(adapter.raw_physical_device()) };
+        let heaps = &memory.memory_heaps[..memory.memory_heap_count as usize];
+        // Bit 0 of a heap's flags: memory of the device itself.
+        let local = heaps.iter().filter(|heap| heap.flags.as_raw() & 1 != 0);
+        local.map(|heap| usize::try_from(heap.size).unwrap_or(usize::MAX)).max()
+    }
+
+    #[cfg(target_os = "macos")]
+    pub(super) fn memory(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Real GPUs first, what merely acts as one last.
+fn rank(kind: Kind) -> u8 {
+    match kind {
+        Kind::Discrete => 0,
+        Kind::Integrated => 1,
+        Kind::Virtual => 2,
+        Kind::Software => 3,
+        Kind::Cpu => 4,
+    }
+}

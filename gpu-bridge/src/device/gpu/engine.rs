@@ -1,0 +1,317 @@
+//! The thread that owns a GPU's queue: takes batches from sessions by turn, submits them, and sees them through.
+//!
+//! Whose turn it is, is decided by the device time that each session has used, by weight ([`Shares`]). Two batches are at
+//! the GPU at a time, so that it has something to do while the next is encoded. Errors go to the session whose batch it
+//! was. When the device is lost, everybody is told, and the thread ends: a new device has a new one.
+
+use std::collections::{HashMap, VecDeque};
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use super::live::Live;
+use super::ring::{Ring, Slot};
+use super::session::Batch;
+use crate::error::{Error, Result};
+use crate::share::{Member, Shares};
+
+/// Batches at the GPU at a time.
+const IN_FLIGHT: usize = 2;
+
+pub(super) struct Engine {
+    live: Arc<Live>,
+    queue: Arc<Queue>,
+    owner: Option<JoinHandle<()>>,
+}
+
+struct Queue {
+    state: Mutex<State>,
+    wake: Condvar,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct State {
+    shares: Shares,
+    waiting: HashMap<Member, Waiting>,
+    stop: bool,
+}
+
+#[derive(Default)]
+struct Waiting {
+    batches: VecDeque<Batch>,
+    leaving: bool,
+}
+
+/// What was done so far.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) submissions: AtomicU64,
+    pub(super) dispatches: AtomicU64,
+    /// Time of this thread for encoding and submitting.
+    pub(super) encode_nanoseconds: AtomicU64,
+}
+
+impl Engine {
+    pub(super) fn start(live: Arc<Live>) -> Result<Arc<Self>> {
+        let queue = Arc::new(Queue { state: Mutex::default(), wake: Condvar::new(), counts: Counts::default() });
+        let ring = Ring::new(&live, IN_FLIGHT + 1)?;
+        let owner = Owner { live: Arc::clone(&live), queue: Arc::clone(&queue), ring, in_flight: VecDeque::new() };
+        let thread = std::thread::Builder::new()
+            .name("weft-gpu".into())
+            .spawn(move || owner.run())
+            .map_err(|error| Error::Internal { op: "open", reason: format!("no thread for the GPU: {error}") })?;
+        Ok(Arc::new(Self { live, queue, owner: Some(thread) }))
+    }
+
+    pub(super) fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// Lets the thread look whether the device is still there.
+    pub(super) fn wake(&self) {
+        let _state = self.queue.lock();
+        self.queue.wake.notify_all();
+    }
+
+    pub(super) fn counts(&self) -> &Counts {
+        &self.queue.counts
+    }
+
+    pub(super) fn join(&self, weight: NonZeroU32) -> Member {
+        let mut state = self.queue.lock();
+        let member = state.shares.join(weight);
+        state.waiting.insert(member, Waiting::default());
+        member
+    }
+
+    /// A session is gone; what it left is still seen through.
+    pub(super) fn leave(&self, member: Member) {
+        let mut state = self.queue.lock();
+        if let Some(waiting) = state.waiting.get_mut(&member) {
+            waiting.leaving = true;
+        }
+        state.tidy(member);
+        self.queue.wake.notify_all();
+    }
+
+    pub(super) fn submit(&self, member: Member, batch: Batch) {
+        let mut state = self.queue.lock();
+        if self.live.faults.is_lost() {
+            drop(state);
+            batch.fail(&self.live.faults.error());
+            return;
+        }
+        if let Some(waiting) = state.waiting.get_mut(&member) {
+            waiting.batches.push_back(batch);
+        }
+        state.shares.ready(member);
+        self.queue.wake.notify_all();
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.queue.lock().stop = true;
+        self.queue.wake.notify_all();
+        // Sessions keep the engine alive, and the thread keeps no session: it never joins itself.
+        if let Some(owner) = self.owner.take() {
+            let _ = owner.join();
+        }
+        self.live.pipelines.save();
+    }
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The next batch of whoever is owed most.
+    fn next(&mut self) -> Option<(Member, Batch)> {
+        let member = self.shares.next()?;
+        let batch = self.waiting.get_mut(&member).and_then(|waiting| waiting.batches.pop_front());
+        self.tidy(member);
+        batch.map(|batch| (member, batch))
+    }
+
+    /// A member without work does not compete; one that left and has none is forgotten.
+    fn tidy(&mut self, member: Member) {
+        let Some(waiting) = self.waiting.get(&member) else { return };
+        if waiting.batches.is_empty() {
+            self.shares.idle(member);
+            if waiting.leaving {
+                self.waiting.remove(&member);
+                self.shares.leave(member);
+            }
+        }
+    }
+}
+
+struct Owner {
+    live: Arc<Live>,
+    queue: Arc<Queue>,
+    ring: Ring,
+    in_flight: VecDeque<InFlight>,
+}
+
+/// A batch at the GPU.
+struct InFlight {
+    member: Member,
+    batch: Batch,
+    slot: Slot,
+    submission: wgpu::SubmissionIndex,
+    since: Instant,
+}
+
+enum Next {
+    Submit(Member, Batch),
+    Retire,
+    Stop,
+}
+
+impl Owner {
+    fn run(mut self) {
+        loop {
+            if self.live.faults.is_lost() {
+                self.give_up();
+                return;
+            }
+            match self.next() {
+                Next::Submit(member, batch) => {
+                    // What goes wrong inside the GPU's library must not take the others down with it.
+                    let attempt = catch_unwind(AssertUnwindSafe(|| self.submit(member, batch)));
+                    if attempt.is_err() {
+                        self.live.faults.lose("its library failed while it encoded");
+                    }
+                }
+                Next::Retire => {
+                    let attempt = catch_unwind(AssertUnwindSafe(|| self.retire()));
+                    if attempt.is_err() {
+                        self.live.faults.lose("its library failed while it read back");
+                    }
+                }
+                Next::Stop => return,
+            }
+        }
+    }
+
+    fn next(&mut self) -> Next {
+        let mut state = self.queue.lock();
+        loop {
+            if self.in_flight.len() < IN_FLIGHT
+                && let Some((member, batch)) = state.next()
+            {
+                return Next::Submit(member, batch);
+            }
+            if !self.in_flight.is_empty() {
+                return Next::Retire;
+            }
+            if state.stop {
+                return Next::Stop;
+            }
+            state = self.queue.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            if self.live.faults.is_lost() {
+                return Next::Retire;
+            }
+        }
+    }
+
+    fn submit(&mut self, member: Member, batch: Batch) {
+        batch.progress.started();
+        let since = Instant::now();
+        if batch.commands.is_empty() && batch.reply.is_none() {
+            self.free(&batch);
+            return;
+        }
+        let Some(slot) = self.ring.take() else {
+            batch.fail(&Error::Internal { op: "submit", reason: "no staging buffers are left".into() });
+            return;
+        };
+        let live = Arc::clone(&self.live);
+        let (submission, error) = live.scoped(|| slot.submit(&live, &batch));
+        let counts = &self.queue.counts;
+        counts.submissions.fetch_add(1, Ordering::Relaxed);
+        counts.dispatches.fetch_add(batch.dispatches(), Ordering::Relaxed);
+        counts.encode_nanoseconds.fetch_add(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        self.free(&batch);
+        match error {
+            None => self.in_flight.push_back(InFlight { member, batch, slot, submission, since }),
+            Some(error) => {
+                tracing::error!("a batch was refused by the GPU: {error}");
+                let error = match error {
+                    _ if self.live.faults.is_lost() => self.live.faults.error(),
+                    wgpu::Error::OutOfMemory { .. } => Error::DeviceFull { wanted: 0, reason: error.to_string() },
+                    _ => Error::Internal { op: "submit", reason: error.to_string() },
+                };
+                batch.fail(&error);
+                self.ring.give(slot);
+            }
+        }
+    }
+
+    /// Waits for the oldest batch at the GPU.
+    fn retire(&mut self) {
+        let Some(InFlight { member, batch, slot, submission, since }) = self.in_flight.pop_front() else { return };
+        let waited = self.live.device.poll(wgpu::PollType::Wait { submission_index: Some(submission), timeout: None });
+        if let Err(error) = waited {
+            self.live.faults.lose(&error.to_string());
+        }
+        if self.live.faults.is_lost() {
+            batch.fail(&self.live.faults.error());
+            return;
+        }
+        match slot.finish(&self.live, &batch, since.elapsed()) {
+            Ok(finished) => {
+                self.queue.lock().shares.charge(member, finished.time);
+                batch.progress.charge(finished.time);
+                batch.progress.found(finished.found);
+                if let Some(reply) = &batch.reply {
+                    reply.send(Ok(finished.bytes));
+                }
+                self.ring.give(slot);
+            }
+            Err(error) => {
+                self.live.faults.lose(&error.to_string());
+                batch.fail(&self.live.faults.error());
+            }
+        }
+    }
+
+    fn free(&self, batch: &Batch) {
+        for region in &batch.freed {
+            if self.live.slabs.give(region) {
+                self.live.bindings.forget(region.id);
+            }
+        }
+    }
+
+    /// The device is lost: everybody who waits is told.
+    fn give_up(&mut self) {
+        let error = self.live.faults.error();
+        for InFlight { batch, .. } in self.in_flight.drain(..) {
+            batch.fail(&error);
+        }
+        let mut state = self.queue.lock();
+        for (_, waiting) in state.waiting.drain() {
+            for batch in waiting.batches {
+                batch.progress.started();
+                batch.fail(&error);
+            }
+        }
+    }
+}
+
+impl Batch {
+    fn fail(&self, error: &Error) {
+        self.progress.broke(error.clone());
+        if let Some(reply) = &self.reply {
+            reply.send(Err(error.clone()));
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The operations as kernels: which kernel, on what, with which parameters. The WGSL lies beside the Rust of its family.
+
+use super::launch::Launch;
+use super::memory::GpuMemory;
+use super::pipeline::Kernel;
+use super::session::Core;
+use crate::device::{Memory, View};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::run::Run;
+use crate::shape::{Layout, Shape};
+
+mod elementwise;
+mod layout;
+mod random;
+
+/// What a kernel is launched with.
+#[derive(Clone, Copy)]
+struct Call<'a> {
+    core: &'a Core,
+    op: &'static str,
+    inputs: &'a [View<'a>],
+    outputs: &'a [View<'a>],
+    run: &'a Run<'a>,
+}
+
+impl<'a> Call<'a> {
+    fn launch(&self, kernel: &'static Kernel) -> Launch<'a> {
+        Launch::new(self.core, self.op, kernel)
+    }
+
+    /// Whether the kernels for a GPU that runs on the machine's cores are to be used.
+    fn is_software(&self) -> bool {
+        self.core.live().class.software
+    }
+}
+
+pub(super) fn run(core: &Core, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()> {
+    let call = Call { core, op: op.name(), inputs, outputs, run };
+    match op {
+        // elementwise
+        Op::Unary(unary) => elementwise::unary(call, *unary),
+        Op::Binary(binary) => elementwise::binary(call, *binary),
+        // layout
+        Op::Copy(_) | Op::Assign(_) => layout::copy(call),
+        // random
+        Op::Fill(op) => random::fill(call, op),
+        _ => Err(Error::Internal { op: op.name(), reason: "no kernel".into() }),
+    }
+}
+
+/// What an element of this type is in a kernel.
+fn wgsl_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 | DType::F16 => "f32",
+        DType::I32 => "i32",
+        DType::U8 | DType::U32 => "u32",
+    }
+}
+
+static PATCH: Kernel = Kernel { name: "patch", sources: &[include_str!("kernels/patch.wgsl")] };
+
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct PatchBody {
+    word: u32,
+    value: u32,
+    mask: u32,
+}
+
+/// Writes fewer bytes than a word, all in one.
+pub(super) fn patch(core: &Core, memory: &dyn Memory, offset: usize, bytes: &[u8]) -> Result<()> {
+    let words = GpuMemory::of(memory, "write")?.region().bytes / 4;
+    let layout = Layout::contiguous(Shape::new(&[words as usize])?);
+    let view = View { memory, layout: &layout, dtype: DType::U32 };
+    let (mut value, mut mask) = ([0; 4], [0; 4]);
+    let first = offset % 4;
+    value[first..first + bytes.len()].copy_from_slice(bytes);
+    mask[first..first + bytes.len()].fill(0xff);
+    let body = PatchBody {
+        word: (offset / 4) as u32,
+        value: u32::from_le_bytes(value),
+        mask: u32::from_le_bytes(mask),
+    };
+    Launch::new(core, "write", &PATCH).bind("y", &view)?.body(&body).threads(1)
+}
