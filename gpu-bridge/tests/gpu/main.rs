@@ -11,7 +11,8 @@ use weft_gpu::op::Slice;
 use weft_gpu::{Context, Crew, DType, Error, Limits, Shape};
 
 fn gpu() -> Gpu {
-    let adapter = Adapter::all().into_iter().next().expect("there is no Vulkan device; `make setup` installs a software one");
+    let adapter =
+        Adapter::all().into_iter().next().expect("there is no Vulkan device; `make setup` installs a software one");
     Gpu::open(adapter, None).unwrap()
 }
 

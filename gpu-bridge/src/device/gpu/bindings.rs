@@ -52,11 +52,8 @@ impl Bindings {
             })
             .collect();
         let layout = live.operand_layout(entries.len())?;
-        let group = live.device.create_bind_group(&wgpu::BindGroupDescriptor {
-            label: None,
-            layout,
-            entries: &entries,
-        });
+        let group =
+            live.device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout, entries: &entries });
         let mut groups = self.lock();
         if groups.len() >= MOST {
             groups.clear();

@@ -11,9 +11,17 @@ use crate::op::Op;
 use crate::run::Run;
 use crate::shape::{Layout, Shape};
 
+mod arena;
+mod convolution;
 mod elementwise;
 mod layout;
+mod loss;
+mod matrix;
+mod normalization;
+mod pooling;
 mod random;
+mod reduction;
+mod sparse;
 
 /// What a kernel is launched with.
 #[derive(Clone, Copy)]
@@ -39,15 +47,72 @@ impl<'a> Call<'a> {
 pub(super) fn run(core: &Core, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()> {
     let call = Call { core, op: op.name(), inputs, outputs, run };
     match op {
-        // elementwise
-        Op::Unary(unary) => elementwise::unary(call, *unary),
-        Op::Binary(binary) => elementwise::binary(call, *binary),
-        // layout
-        Op::Copy(_) | Op::Assign(_) => layout::copy(call),
-        // random
-        Op::Fill(op) => random::fill(call, op),
-        _ => Err(Error::Internal { op: op.name(), reason: "no kernel".into() }),
+        Op::Unary(_)
+        | Op::UnaryGradient(_)
+        | Op::UnaryGradientFromOutput(_)
+        | Op::Binary(_)
+        | Op::BinaryGradient(_)
+        | Op::Compare(_)
+        | Op::Select(_)
+        | Op::Cast(_) => elementwise::run(call, op),
+        Op::Reduce(_) | Op::ArgReduce(_) => reduction::run(call, op),
+        Op::Reshape(_)
+        | Op::Permute(_)
+        | Op::Expand(_)
+        | Op::Slice(_)
+        | Op::Copy(_)
+        | Op::Pad(_)
+        | Op::Concat(_)
+        | Op::GatherRows(_)
+        | Op::ScatterAddRows(_)
+        | Op::OneHot(_)
+        | Op::TopK(_)
+        | Op::TopKGradient(_)
+        | Op::Resize(_)
+        | Op::ResizeGradient(_)
+        | Op::Assign(_) => layout::run(call, op),
+        Op::Fill(_) | Op::Iota(_) | Op::Uniform(_) | Op::Normal(_) | Op::Dropout(_) => random::run(call, op),
+        Op::MatMul(_) | Op::Linear(_) => matrix::run(call, op),
+        Op::Conv2d(_) | Op::Conv2dGradientInput(_) | Op::Conv2dGradientWeight(_) => convolution::run(call, op),
+        Op::MaxPool2d(_)
+        | Op::MaxPool2dGradient(_)
+        | Op::AveragePool2d(_)
+        | Op::AveragePool2dGradient(_)
+        | Op::AdaptiveAveragePool2d(_)
+        | Op::AdaptiveAveragePool2dGradient(_)
+        | Op::AdaptiveMaxPool2d(_)
+        | Op::AdaptiveMaxPool2dGradient(_) => pooling::run(call, op),
+        Op::BatchNorm(_)
+        | Op::BatchNormGradient(_)
+        | Op::BatchNormInference(_)
+        | Op::LayerNorm(_)
+        | Op::LayerNormGradient(_)
+        | Op::LocalResponseNorm(_)
+        | Op::LocalResponseNormGradient(_)
+        | Op::Softmax(_)
+        | Op::LogSoftmax(_)
+        | Op::MaskedSoftmax(_)
+        | Op::SoftmaxGradient(_)
+        | Op::LogSoftmaxGradient(_) => normalization::run(call, op),
+        Op::Loss(_) => loss::run(call, op),
+        Op::CsrMatMul(_)
+        | Op::CsrTransposedMatMul(_)
+        | Op::CsrValuesGradient(_)
+        | Op::KMeansAssign(_)
+        | Op::KMeansAccumulate(_) => sparse::run(call, op),
+        Op::Accumulate(_)
+        | Op::Blend(_)
+        | Op::Optimize(_)
+        | Op::ClipNorm(_)
+        | Op::AdmmGradient(_)
+        | Op::AdmmDual(_)
+        | Op::WeightedAverage(_) => arena::run(call, op),
     }
+}
+
+/// For an operation of another family: the table in [`run`] is wrong.
+fn misplaced(op: &Op) -> Result<()> {
+    Err(Error::Internal { op: op.name(), reason: "it has no kernel here".into() })
 }
 
 /// What an element of this type is in a kernel.
@@ -78,10 +143,7 @@ pub(super) fn patch(core: &Core, memory: &dyn Memory, offset: usize, bytes: &[u8
     let first = offset % 4;
     value[first..first + bytes.len()].copy_from_slice(bytes);
     mask[first..first + bytes.len()].fill(0xff);
-    let body = PatchBody {
-        word: (offset / 4) as u32,
-        value: u32::from_le_bytes(value),
-        mask: u32::from_le_bytes(mask),
-    };
+    let body =
+        PatchBody { word: (offset / 4) as u32, value: u32::from_le_bytes(value), mask: u32::from_le_bytes(mask) };
     Launch::new(core, "write", &PATCH).bind("y", &view)?.body(&body).threads(1)
 }

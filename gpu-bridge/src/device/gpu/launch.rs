@@ -204,9 +204,11 @@ impl<'a> Launch<'a> {
         let mut joined: SmallVec<[[usize; MAX_RANK]; 3]> = smallvec::smallvec![[0; MAX_RANK]; self.walked.len()];
         for axis in (0..shape.rank()).filter(|&axis| shape[axis] != 1) {
             let runs_on = rank > 0
-                && self.walked.iter().zip(&joined).all(|(operand, joined)| {
-                    joined[rank - 1] == operand.strides[axis] * shape[axis]
-                });
+                && self
+                    .walked
+                    .iter()
+                    .zip(&joined)
+                    .all(|(operand, joined)| joined[rank - 1] == operand.strides[axis] * shape[axis]);
             if runs_on {
                 sizes[rank - 1] *= shape[axis];
             } else {

@@ -91,8 +91,7 @@ impl Faults {
 impl Live {
     pub(super) fn open(adapter: &Adapter, cache: Option<&std::path::Path>) -> Result<Arc<Self>> {
         let limits = adapter.limits();
-        let wanted =
-            Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS | Features::PIPELINE_CACHE;
+        let wanted = Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS | Features::PIPELINE_CACHE;
         let features = adapter.adapter.features() & wanted;
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("weft"),
@@ -112,8 +111,7 @@ impl Live {
         }));
         let on_loss = Arc::clone(&faults);
         device.set_device_lost_callback(move |reason, message| on_loss.lose(&format!("{reason:?}: {message}")));
-        let timestamps =
-            features.contains(Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+        let timestamps = features.contains(Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
         let parameters = layout(&device, 1, true);
         let pipelines = Pipelines::new(&device, features.contains(Features::PIPELINE_CACHE), adapter.info(), cache);
         Ok(Arc::new(Self {

@@ -118,17 +118,11 @@ pub(super) struct Pipelines {
 
 impl Pipelines {
     /// With a folder, what the driver made of the kernels is kept there from one start to the next.
-    pub(super) fn new(
-        device: &wgpu::Device,
-        supported: bool,
-        info: &wgpu::AdapterInfo,
-        folder: Option<&Path>,
-    ) -> Self {
+    pub(super) fn new(device: &wgpu::Device, supported: bool, info: &wgpu::AdapterInfo, folder: Option<&Path>) -> Self {
         let file = folder.zip(wgpu::util::pipeline_cache_key(info)).map(|(folder, key)| folder.join(key));
         let data = file.as_deref().and_then(stored);
         let cache = supported.then(|| {
-            let descriptor =
-                wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
+            let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
             // SAFETY: the bytes are what `get_data` gave: their digest, kept with them, was just checked.
             unsafe { device.create_pipeline_cache(&descriptor) }
         });
@@ -163,9 +157,8 @@ impl Pipelines {
             };
             // SAFETY: kernels are our own, index only within what the operation's spec proved or what they clamp, divide
             // by nothing that is zero, and have no loop without an end.
-            let module = unsafe {
-                live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked())
-            };
+            let module =
+                unsafe { live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
             let layout = live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
                 bind_group_layouts: &[Some(live.parameter_layout()), Some(operands)],
@@ -305,7 +298,8 @@ impl Variant {
         match self.main {
             Main::Run => text.push_str("run(group, lane); }\n"),
             Main::Map => {
-                let _ = write!(text, "let i = group * {}u + lane; if (i >= parameters.count) {{ return; }}\n", self.lanes);
+                let _ =
+                    write!(text, "let i = group * {}u + lane; if (i >= parameters.count) {{ return; }}\n", self.lanes);
                 let packing = self.slots.iter().find(|slot| slot.name == "y").map(|slot| slot.packing);
                 // A thread has a word to itself, of which only the part that belongs to the tensor is written.
                 let narrow = match packing {

@@ -85,7 +85,10 @@ impl Slot {
                 ty: wgpu::QueryType::Timestamp,
                 count: 2,
             });
-            (queries, buffer(wgpu::QUERY_RESOLVE_BUFFER_ALIGNMENT, BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC))
+            (
+                queries,
+                buffer(wgpu::QUERY_RESOLVE_BUFFER_ALIGNMENT, BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC),
+            )
         });
         let readback = buffer(STATUS_BYTES + READBACK_BYTES, BufferUsages::MAP_READ | BufferUsages::COPY_DST);
         Self { arena, parameters, readback, timestamps, mapping: Arc::default() }

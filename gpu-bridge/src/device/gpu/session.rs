@@ -90,8 +90,7 @@ impl Reply {
                 return bytes;
             }
             progress.check_cancel()?;
-            bytes =
-                self.arrived.wait_timeout(bytes, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            bytes = self.arrived.wait_timeout(bytes, CANCEL_INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -343,7 +342,15 @@ impl Drop for Core {
 
 impl Batch {
     fn new(fault: Region, progress: Arc<Progress>) -> Self {
-        Self { commands: Vec::new(), arena: Vec::new(), microseconds: 0, freed: Vec::new(), fault, reply: None, progress }
+        Self {
+            commands: Vec::new(),
+            arena: Vec::new(),
+            microseconds: 0,
+            freed: Vec::new(),
+            fault,
+            reply: None,
+            progress,
+        }
     }
 
     /// The next place in the arena with this alignment.

@@ -3,7 +3,15 @@
 use super::Call;
 use crate::device::gpu::pipeline::Kernel;
 use crate::error::Result;
-use crate::op::{Binary, Unary};
+use crate::op::{Binary, Op, Unary};
+
+pub(super) fn run(call: Call<'_>, op: &Op) -> Result<()> {
+    match op {
+        Op::Unary(op) => unary(call, *op),
+        Op::Binary(op) => binary(call, *op),
+        _ => super::misplaced(op),
+    }
+}
 
 static UNARY: Kernel = Kernel { name: "unary", sources: &[include_str!("elementwise/unary.wgsl")] };
 static BINARY: Kernel = Kernel { name: "binary", sources: &[include_str!("elementwise/binary.wgsl")] };
@@ -15,7 +23,7 @@ struct UnaryBody {
     b: f32,
 }
 
-pub(super) fn unary(call: Call<'_>, unary: Unary) -> Result<()> {
+fn unary(call: Call<'_>, unary: Unary) -> Result<()> {
     let y = &call.outputs[0];
     let (function, a, b) = match unary {
         Unary::Neg => ("negative", 0.0, 0.0),
@@ -30,7 +38,7 @@ pub(super) fn unary(call: Call<'_>, unary: Unary) -> Result<()> {
         .map(y)
 }
 
-pub(super) fn binary(call: Call<'_>, binary: Binary) -> Result<()> {
+fn binary(call: Call<'_>, binary: Binary) -> Result<()> {
     let y = &call.outputs[0];
     let function = match binary {
         Binary::Add => "a + b",

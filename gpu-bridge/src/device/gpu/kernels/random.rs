@@ -4,7 +4,14 @@ use super::Call;
 use crate::device::gpu::pipeline::Kernel;
 use crate::dtype::DType;
 use crate::error::Result;
-use crate::op::Fill;
+use crate::op::{Fill, Op};
+
+pub(super) fn run(call: Call<'_>, op: &Op) -> Result<()> {
+    match op {
+        Op::Fill(op) => fill(call, op),
+        _ => super::misplaced(op),
+    }
+}
 
 static FILL: Kernel = Kernel { name: "fill", sources: &[include_str!("random/fill.wgsl")] };
 
@@ -14,7 +21,7 @@ struct FillBody {
     bits: u32,
 }
 
-pub(super) fn fill(call: Call<'_>, op: &Fill) -> Result<()> {
+fn fill(call: Call<'_>, op: &Fill) -> Result<()> {
     let y = &call.outputs[0];
     let bits = match op.dtype {
         DType::F32 => (op.value as f32).to_bits(),
