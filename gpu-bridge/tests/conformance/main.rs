@@ -8,11 +8,11 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, Mutex};
 
 use weft_gpu::device::cpu::Cpu;
 use weft_gpu::device::gpu::{Adapter, Gpu};
-use weft_gpu::device::{Device, Shared};
+use weft_gpu::device::{Device, Kind, Shared};
 
 mod arena;
 mod array;
@@ -73,13 +73,20 @@ macro_rules! suite {
 }
 
 suite!(cpu, Arc::new(Cpu::new()) as Arc<dyn Device>);
-suite!(gpu, gpu());
+suite!(gpu, gpu(None));
+suite!(hardware, gpu(Some(Kind::Discrete)));
 
-/// A handle of a GPU that all tests share; a software one will do.
-fn gpu() -> Arc<dyn Device> {
-    static GPU: LazyLock<Gpu> = LazyLock::new(|| {
+/// A handle of a GPU that all tests share; a software one will do. With a `kind`, the kernels are those for such a GPU.
+fn gpu(kind: Option<Kind>) -> Arc<dyn Device> {
+    let open = |kind: Option<Kind>| {
         let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
-        Gpu::open(adapter, None).unwrap()
-    });
-    GPU.open(NonZeroU32::MIN).unwrap()
+        Gpu::open(kind.map_or(adapter.clone(), |kind| adapter.treated_as(kind)), None).unwrap()
+    };
+    static GPUS: Mutex<Vec<(Option<Kind>, Gpu)>> = Mutex::new(Vec::new());
+    let mut gpus = GPUS.lock().unwrap();
+    if gpus.iter().all(|(known, _)| *known != kind) {
+        gpus.push((kind, open(kind)));
+    }
+    let (_, gpu) = gpus.iter().find(|(known, _)| *known == kind).unwrap();
+    gpu.open(NonZeroU32::MIN).unwrap()
 }

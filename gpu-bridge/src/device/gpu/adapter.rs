@@ -9,6 +9,7 @@ use crate::device::Kind;
 pub struct Adapter {
     pub(super) adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
+    kind: Kind,
 }
 
 impl Adapter {
@@ -23,7 +24,10 @@ impl Adapter {
         let instance = wgpu::Instance::new(descriptor);
         let mut adapters: Vec<Self> = pollster::block_on(instance.enumerate_adapters(backends))
             .into_iter()
-            .map(|adapter| Self { info: adapter.get_info(), adapter })
+            .map(|adapter| {
+                let info = adapter.get_info();
+                Self { kind: kind(&info), info, adapter }
+            })
             .collect();
         adapters.sort_by_key(|adapter| (rank(adapter.kind()), adapter.info.backend as u8));
         // One GPU may be there through several interfaces; the first is enough.
@@ -42,12 +46,12 @@ impl Adapter {
     }
 
     pub fn kind(&self) -> Kind {
-        match self.info.device_type {
-            DeviceType::DiscreteGpu => Kind::Discrete,
-            DeviceType::IntegratedGpu | DeviceType::Other => Kind::Integrated,
-            DeviceType::VirtualGpu => Kind::Virtual,
-            DeviceType::Cpu => Kind::Software,
-        }
+        self.kind
+    }
+
+    /// The same adapter with the kernels for another kind: a software GPU can so prove those for real ones.
+    pub fn treated_as(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// The interface and the driver behind it, such as `vulkan, NVIDIA 570.86`.
@@ -68,7 +72,7 @@ impl Adapter {
         let same = |other: &Self| {
             other.info.name == self.info.name && other.info.device_pci_bus_id == self.info.device_pci_bus_id
         };
-        Self::all().into_iter().find(same)
+        Self::all().into_iter().find(same).map(|adapter| adapter.treated_as(self.kind))
     }
 
     /// Bytes of its own memory, where the driver says.
@@ -88,6 +92,15 @@ impl Adapter {
     #[cfg(target_os = "macos")]
     pub(super) fn memory(&self) -> Option<usize> {
         None
+    }
+}
+
+fn kind(info: &wgpu::AdapterInfo) -> Kind {
+    match info.device_type {
+        DeviceType::DiscreteGpu => Kind::Discrete,
+        DeviceType::IntegratedGpu | DeviceType::Other => Kind::Integrated,
+        DeviceType::VirtualGpu => Kind::Virtual,
+        DeviceType::Cpu => Kind::Software,
     }
 }
 
