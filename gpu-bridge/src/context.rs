@@ -13,6 +13,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::heap::Heap;
 use crate::op::{Assign, Copy, Fill, Meta, Op, Spec};
+use crate::pool::Lease;
 use crate::run::{Cancel, Run};
 use crate::shape::{Layout, Shape};
 use crate::tape::Node;
@@ -56,14 +57,26 @@ pub(crate) struct Inner {
 impl Context {
     /// Work is done by `crew`, on all its threads until [`Self::set_threads`] says otherwise.
     pub fn new(device: Arc<dyn Device>, crew: Arc<Crew>, limits: Limits) -> Self {
-        let threads = AtomicUsize::new(crew.threads());
         let heap = Heap::new(Arc::clone(&device), limits.device_memory);
+        Self::with(device, heap, crew, Cancel::default(), limits)
+    }
+
+    /// A context on the device of a lease, within its bytes, which are shared with other contexts of the same lease. The
+    /// lease's flag cancels it, and its bytes go back when the lease, its contexts and their tensors are all gone.
+    pub fn leased(lease: &Lease, crew: Arc<Crew>, tape_nodes: usize) -> Self {
+        let limits = Limits { device_memory: lease.bytes(), tape_nodes };
+        let device = Arc::clone(lease.held().handle());
+        Self::with(device, Heap::leased(lease), crew, lease.cancel().clone(), limits)
+    }
+
+    fn with(device: Arc<dyn Device>, heap: Arc<Heap>, crew: Arc<Crew>, cancel: Cancel, limits: Limits) -> Self {
+        let threads = AtomicUsize::new(crew.threads());
         Self(Arc::new(Inner {
             device,
             heap,
             crew,
             threads,
-            cancel: Cancel::default(),
+            cancel,
             limits,
             paused: AtomicUsize::new(0),
             next_node: AtomicU64::new(0),
@@ -261,6 +274,7 @@ impl Context {
             threads: self.0.threads.load(Ordering::Relaxed).min(self.0.crew.threads()),
             cancel: &self.0.cancel,
             heap: &self.0.heap,
+            turn: None,
         };
         let outputs: SmallVec<[View<'_>; 4]> = outputs.iter().map(|output| output.view()).collect();
         if op.spec().strided() || inputs.iter().all(|input| input.layout().is_contiguous()) {

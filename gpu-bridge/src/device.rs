@@ -2,6 +2,7 @@
 //!
 //! The heart of a [`Device`] is *run this operation on these buffers*. Operations have passed their spec before they
 //! come here. A device may run them later than it says so (a GPU's queue), but in order, and [`Device::read`] waits.
+//! A [`Shared`] device is one of the machine, of which each owner opens a handle of its own.
 
 use std::any::Any;
 use std::fmt;
@@ -21,27 +22,24 @@ pub mod gpu;
 /// Memory of a device. Only the device that gave it knows what is inside.
 pub trait Memory: Any + Send + Sync {}
 
-/// What a device is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeviceInfo {
-    /// `cpu`, or what the driver calls the adapter.
-    pub name: String,
-    pub kind: Kind,
-    /// How many threads can work on one call; 1 where the device has its own ways.
-    pub threads: usize,
-    /// Bytes that can be handed out.
-    pub memory: usize,
-}
-
-/// What class of device it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// What class of device one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Cpu,
+    /// A GPU with memory of its own.
     Discrete,
+    /// A GPU that shares the machine's memory.
     Integrated,
+    /// A GPU that a hypervisor passes on.
     Virtual,
-    /// A program on the machine's cores that acts as a GPU.
+    /// Cores that pretend to be a GPU.
     Software,
+}
+
+impl Kind {
+    pub fn is_gpu(self) -> bool {
+        self != Self::Cpu
+    }
 }
 
 impl fmt::Display for Kind {
@@ -56,6 +54,18 @@ impl fmt::Display for Kind {
     }
 }
 
+/// What a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceInfo {
+    /// `cpu`, or what the driver calls the adapter.
+    pub name: String,
+    pub kind: Kind,
+    /// How many threads can work on one call; 1 where the device has its own ways.
+    pub threads: usize,
+    /// Bytes that can be handed out.
+    pub memory: usize,
+}
+
 /// One operand: part of some memory.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
@@ -68,11 +78,6 @@ pub struct View<'a> {
 pub trait Device: Send + Sync {
     fn info(&self) -> DeviceInfo;
 
-    /// Device time that was used through this handle.
-    fn time(&self) -> Duration {
-        Duration::ZERO
-    }
-
     /// Memory that holds zeros. The caller has counted the bytes.
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>>;
 
@@ -84,6 +89,11 @@ pub trait Device: Send + Sync {
     /// Runs one operation. What is written in place comes first among `outputs`, and no output shares memory with
     /// another operand. After an error the outputs hold anything.
     fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()>;
+
+    /// Device time that was used through this handle; zero where it is not counted.
+    fn time(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A machine's device that many owners share: opened once for each.
@@ -91,5 +101,7 @@ pub trait Shared: Send + Sync {
     fn info(&self) -> DeviceInfo;
 
     /// A handle of its own for one owner: its time is counted, and shared by weight with the others.
+    ///
+    /// A handle whose device was lost says so on every further call; opening again gives one of the rebuilt device.
     fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>>;
 }

@@ -2,22 +2,80 @@
 //!
 //! A training step asks for the same sizes again and again, so a block that is given back is kept for the next one of
 //! its size: after the first step nothing is allocated. Kept blocks count as used, and are let go when room is needed.
-//! A heap belongs to one tenant; what it keeps never reaches another.
+//! A heap belongs to one tenant; what it keeps never reaches another. Several heaps of one lease share its [`Budget`].
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::device::{Device, Memory};
 use crate::error::{Error, Result};
+use crate::pool::{Held, Lease};
 
-/// Counts and keeps the memory of one device for one owner.
-pub struct Heap {
-    device: Arc<dyn Device>,
+/// Counts bytes against a limit, before they are allocated. All heaps of one owner share it.
+pub struct Budget {
     limit: usize,
     used: AtomicUsize,
     peak: AtomicUsize,
+    /// Whose kept blocks can be let go when room is needed.
+    heaps: Mutex<Vec<Weak<Heap>>>,
+}
+
+impl Budget {
+    pub fn new(limit: usize) -> Arc<Self> {
+        let (used, peak) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { limit, used, peak, heaps: Mutex::new(Vec::new()) })
+    }
+
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Bytes that are allocated or about to be.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// The most that was ever used.
+    pub fn peak(&self) -> usize {
+        self.peak.load(Ordering::Relaxed)
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<()> {
+        let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            used.checked_add(bytes).filter(|&sum| sum <= self.limit)
+        });
+        match reserved {
+            Ok(used) => {
+                self.peak.fetch_max(used + bytes, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(used) => Err(Error::OutOfMemory { wanted: bytes, used, limit: self.limit }),
+        }
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn trim(&self) {
+        let mut listed = self.heaps.lock().unwrap_or_else(PoisonError::into_inner);
+        listed.retain(|heap| heap.strong_count() > 0);
+        let heaps: Vec<Arc<Heap>> = listed.iter().filter_map(Weak::upgrade).collect();
+        // A heap may end here, if its last owner let go of it meanwhile.
+        drop(listed);
+        heaps.iter().for_each(|heap| heap.trim());
+    }
+}
+
+/// Keeps the memory of one device for one owner.
+pub struct Heap {
+    device: Arc<dyn Device>,
+    budget: Arc<Budget>,
+    used: AtomicUsize,
     kept: Mutex<Kept>,
+    /// Stays as long as any memory does. Last, so that it goes last.
+    _lease: Option<Arc<Held>>,
 }
 
 #[derive(Default)]
@@ -36,13 +94,27 @@ pub struct Block {
 
 impl Heap {
     pub fn new(device: Arc<dyn Device>, limit: usize) -> Arc<Self> {
-        Arc::new(Self {
+        Self::with(device, Budget::new(limit), None)
+    }
+
+    /// A heap whose bytes count against those of the lease, which stays as long as the heap and its blocks do.
+    pub fn leased(lease: &Lease) -> Arc<Self> {
+        let held = lease.held();
+        Self::with(Arc::clone(held.handle()), Arc::clone(held.budget()), Some(Arc::clone(held)))
+    }
+
+    fn with(device: Arc<dyn Device>, budget: Arc<Budget>, lease: Option<Arc<Held>>) -> Arc<Self> {
+        let heap = Arc::new(Self {
             device,
-            limit,
+            budget: Arc::clone(&budget),
             used: AtomicUsize::new(0),
-            peak: AtomicUsize::new(0),
             kept: Mutex::new(Kept::default()),
-        })
+            _lease: lease,
+        });
+        let mut heaps = budget.heaps.lock().unwrap_or_else(PoisonError::into_inner);
+        heaps.retain(|heap| heap.strong_count() > 0);
+        heaps.push(Arc::downgrade(&heap));
+        heap
     }
 
     /// Bytes that tensors hold, and bytes kept for the next ones.
@@ -55,9 +127,13 @@ impl Heap {
         self.lock().bytes
     }
 
-    /// The most that was ever used.
+    /// The most that was ever used, by all heaps of its budget together.
     pub fn peak(&self) -> usize {
-        self.peak.load(Ordering::Relaxed)
+        self.budget.peak()
+    }
+
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// A block of at least this many bytes; what it holds is undefined, but never another owner's.
@@ -80,35 +156,34 @@ impl Heap {
 
     /// Lets go of everything that is kept.
     pub fn trim(&self) {
-        let kept = std::mem::take(&mut *self.lock());
-        self.used.fetch_sub(kept.bytes, Ordering::Relaxed);
+        let Kept { blocks, bytes } = std::mem::take(&mut *self.lock());
+        // First the memory, then its count: what is counted is never less than what there is.
+        drop(blocks);
+        self.uncount(bytes);
     }
 
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {
-        if self.reserve(bytes).is_err() {
-            self.trim();
-            self.reserve(bytes)?;
+        if self.budget.reserve(bytes).is_err() {
+            self.budget.trim();
+            self.budget.reserve(bytes)?;
         }
-        self.device.allocate(bytes).inspect_err(|_| {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
-        })
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.device.allocate(bytes).inspect_err(|_| self.uncount(bytes))
     }
 
-    fn reserve(&self, bytes: usize) -> Result<()> {
-        let reserved = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|&sum| sum <= self.limit)
-        });
-        match reserved {
-            Ok(used) => {
-                self.peak.fetch_max(used + bytes, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(used) => Err(Error::OutOfMemory { wanted: bytes, used, limit: self.limit }),
-        }
+    fn uncount(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+        self.budget.give_back(bytes);
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Heap {
+    fn drop(&mut self) {
+        self.trim();
     }
 }
 

@@ -6,8 +6,9 @@
 //! - [`tape`]: autograd, the way back to gradients
 //! - [`models`]: networks that people train, ready made
 //! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
-//! - [`device`]: the trait, and the devices: [`device::cpu`]
+//! - [`device`]: the traits, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
+//! - [`pool`]: the machine's devices, leased to many tenants; [`share`]: who of them is next
 //!
 //! ```
 //! use std::sync::Arc;
@@ -32,6 +33,7 @@ mod error;
 pub mod heap;
 pub mod models;
 pub mod op;
+pub mod pool;
 pub mod run;
 mod shape;
 pub mod share;
@@ -43,6 +45,7 @@ pub use context::{Context, Limits, NoGrad, Tensors};
 pub use crew::Crew;
 pub use dtype::{DType, Element};
 pub use error::{Error, Result};
+pub use pool::{Lease, Pool, Request};
 pub use run::Cancel;
 pub use shape::{Axes, Layout, MAX_ELEMENTS, MAX_RANK, Shape};
 pub use tensor::Tensor;

@@ -1,34 +1,115 @@
 //! How one call is run: on how many threads, with which memory to work in, and until when.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 
-/// A flag that stops work: kernels look at it per tile.
+/// A flag that stops work: kernels look at it per tile, and whoever waits for a turn is woken by it.
 #[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+pub struct Cancel(Arc<Flag>);
+
+#[derive(Debug, Default)]
+struct Flag {
+    set: AtomicBool,
+    listeners: Mutex<Vec<Weak<dyn Listener>>>,
+}
+
+/// One that wants to know at once when a [`Cancel`] is set.
+pub trait Listener: fmt::Debug + Send + Sync {
+    fn cancelled(&self);
+}
 
 impl Cancel {
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.set.store(true, Ordering::SeqCst);
+        // They take locks of their own, so not under this one.
+        let listeners = self.listeners().clone();
+        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.cancelled());
     }
 
     /// Lets work go on.
     pub fn clear(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.set.store(false, Ordering::SeqCst);
     }
 
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.set.load(Ordering::Relaxed)
     }
 
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    /// Tells the listener when it is cancelled, as long as the guard lives. It may have been before: look at it once more.
+    pub fn listen(&self, listener: Weak<dyn Listener>) -> Listening<'_> {
+        self.listeners().push(Weak::clone(&listener));
+        Listening { cancel: self, listener }
+    }
+
+    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<dyn Listener>>> {
+        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// While it lives, its listener hears of the cancel.
+#[must_use]
+pub struct Listening<'a> {
+    cancel: &'a Cancel,
+    listener: Weak<dyn Listener>,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        let mut listeners = self.cancel.listeners();
+        if let Some(index) = listeners.iter().position(|other| other.ptr_eq(&self.listener)) {
+            listeners.swap_remove(index);
+        }
+    }
+}
+
+/// A call's place among others on a shared device: it gives way between tiles.
+pub trait Turn: Sync {
+    /// A thread starts to work on tiles; 0 is the caller. Waits while it is not the call's turn.
+    fn enter(&self, worker: usize) -> Stint;
+
+    /// A thread is between two tiles. Waits while it is not the call's turn.
+    fn pass(&self, stint: &mut Stint) -> Result<()>;
+
+    /// A thread finds no more tiles.
+    fn leave(&self, worker: usize, stint: &mut Stint);
+}
+
+/// What one thread does for a call, up to where its time was counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Stint {
+    /// The processor time of the thread then.
+    pub time: Duration,
+    pub since: Instant,
+}
+
+/// Says that a thread works on tiles, until dropped.
+struct Working<'a> {
+    turn: &'a dyn Turn,
+    worker: usize,
+    stint: Stint,
+}
+
+impl<'a> Working<'a> {
+    fn new(turn: &'a dyn Turn, worker: usize) -> Self {
+        Self { turn, worker, stint: turn.enter(worker) }
+    }
+}
+
+impl Drop for Working<'_> {
+    fn drop(&mut self) {
+        self.turn.leave(self.worker, &mut self.stint);
     }
 }
 
@@ -43,6 +124,8 @@ pub struct Run<'a> {
     pub threads: usize,
     pub cancel: &'a Cancel,
     pub heap: &'a Arc<Heap>,
+    /// Where the call shares its device with others. It is the device that sets this.
+    pub turn: Option<&'a dyn Turn>,
 }
 
 impl Run<'_> {
@@ -97,11 +180,15 @@ impl Run<'_> {
         self.heap.take(floats * 4).map(|block| Scratch { block, floats })
     }
 
+    /// Bodies run no tiles of their own: a thread has its place in one call only.
     fn workers(&self, tiles: usize, body: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
         let threads = self.threads.min(tiles);
+        // One tile is over before anybody could want it to give way.
+        let turn = self.turn.filter(|_| tiles > 1);
         if threads <= 1 {
+            let mut working = turn.map(|turn| Working::new(turn, 0));
             for tile in 0..tiles {
-                self.cancel.check()?;
+                self.pass(working.as_mut())?;
                 body(0, tile)?;
             }
             return Ok(());
@@ -109,12 +196,15 @@ impl Run<'_> {
         let next = AtomicUsize::new(0);
         let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         self.crew.run(threads, &|worker| {
+            let mut working = turn.map(|turn| Working::new(turn, worker));
             loop {
+                // Before a tile is taken: one that waits has none in hand that others would have to wait for.
+                let passed = self.pass(working.as_mut());
                 let tile = next.fetch_add(1, Ordering::Relaxed);
                 if tile >= tiles {
                     return;
                 }
-                if let Err(error) = self.cancel.check().and_then(|()| body(worker, tile)) {
+                if let Err(error) = passed.and_then(|()| body(worker, tile)) {
                     let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
                     if first.as_ref().is_none_or(|(earlier, _)| tile < *earlier) {
                         *first = Some((tile, error));
@@ -128,6 +218,11 @@ impl Run<'_> {
             Some((_, error)) => Err(error),
             None => Ok(()),
         }
+    }
+
+    fn pass(&self, working: Option<&mut Working<'_>>) -> Result<()> {
+        self.cancel.check()?;
+        working.map_or(Ok(()), |working| working.turn.pass(&mut working.stint))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Device, DeviceInfo, Memory, View};
+use super::{Device, DeviceInfo, Kind, Memory, View};
 use crate::error::Result;
 use crate::op::Op;
 use crate::run::Run;
@@ -26,11 +26,13 @@ mod panel;
 mod pooling;
 mod random;
 mod reduction;
+mod shared;
 mod simd;
 mod sparse;
 
 pub(crate) use memory::scratch_floats;
 use memory::{HostMemory, Input, Output};
+pub use shared::{GRACE, QUANTUM, SharedCpu};
 
 /// The machine's cores as a device.
 #[derive(Debug, Default)]
@@ -42,10 +44,18 @@ impl Cpu {
     }
 }
 
+/// Bytes of the machine, or of the control group that this process may not leave.
+fn machine_memory() -> usize {
+    let info = rustix::system::sysinfo();
+    let machine = u64::from(info.mem_unit).saturating_mul(info.totalram);
+    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
+    usize::try_from(group.map_or(machine, |group: u64| group.min(machine))).unwrap_or(usize::MAX)
+}
+
 impl Device for Cpu {
     fn info(&self) -> DeviceInfo {
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        DeviceInfo { name: "cpu".into(), kind: super::Kind::Cpu, threads, memory: usize::MAX }
+        DeviceInfo { name: "cpu".into(), kind: Kind::Cpu, threads, memory: machine_memory() }
     }
 
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {

@@ -1,0 +1,249 @@
+//! The machine's devices, leased to many tenants.
+//!
+//! A [`Lease`] reserves its bytes on one device when it is granted, and gives them back when it and everything made with
+//! it are gone: the [`Ledger`] is exact at every moment. Time is not reserved but shared, by weight, by the devices
+//! themselves. The pool never waits: what does not fit is an error that says what would.
+
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::device::{Device, DeviceInfo, Shared};
+use crate::error::{Error, Result};
+use crate::heap::Budget;
+use crate::run::Cancel;
+
+mod error;
+mod id;
+mod ledger;
+mod placement;
+mod visible;
+
+pub use error::{PoolError, Room};
+pub use id::DeviceId;
+pub use ledger::{Account, DeviceLedger, Ledger};
+use ledger::{Books, Entry};
+
+/// Where a lease wants to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// The least loaded device that fits: a real GPU before the CPU, cores that pretend to be a GPU only where there is
+    /// nothing else.
+    #[default]
+    Auto,
+    Cpu,
+    Gpu,
+    /// This one and no other.
+    Exactly(DeviceId),
+    /// This one, which holds the job's tensors already; if it does not fit or is not there, as for `Auto`.
+    Near(DeviceId),
+}
+
+/// What a tenant asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub tenant: Arc<str>,
+    /// Its share of a device's time, compared with that of others; at least 1.
+    pub weight: u32,
+    /// How much device memory it may use; at least 1.
+    pub bytes: usize,
+    pub device: Wish,
+    /// Stops all that the lease is used for.
+    pub cancel: Cancel,
+}
+
+impl Request {
+    /// A request of weight 1 for any device.
+    pub fn new(tenant: impl Into<Arc<str>>, bytes: usize) -> Self {
+        Self { tenant: tenant.into(), weight: 1, bytes, device: Wish::Auto, cancel: Cancel::default() }
+    }
+}
+
+/// All devices of a machine. Clones are the same pool.
+#[derive(Clone)]
+pub struct Pool(Arc<Inner>);
+
+struct Inner {
+    devices: Vec<Slot>,
+    books: Mutex<Books>,
+}
+
+/// One device of the pool.
+struct Slot {
+    id: DeviceId,
+    info: DeviceInfo,
+    device: Arc<dyn Shared>,
+}
+
+impl Pool {
+    /// All of these devices, named `cpu`, `gpu:0`, `gpu:1` and so on in their order.
+    pub fn new(devices: Vec<Arc<dyn Shared>>) -> Self {
+        Self::with(id::name(devices))
+    }
+
+    /// Those devices that a setting lets be seen: `all`, `none`, or a list such as `cpu,gpu:0` of names, or of indices
+    /// into `devices`. They keep the names that they have among all.
+    pub fn visible(devices: Vec<Arc<dyn Shared>>, setting: &str) -> Result<Self, PoolError> {
+        visible::select(id::name(devices), setting).map(Self::with)
+    }
+
+    fn with(devices: Vec<Slot>) -> Self {
+        let books = Mutex::new(Books::new(devices.len()));
+        Self(Arc::new(Inner { devices, books }))
+    }
+
+    /// What there is, by name.
+    pub fn devices(&self) -> impl Iterator<Item = (DeviceId, &DeviceInfo)> {
+        self.0.devices.iter().map(|slot| (slot.id, &slot.info))
+    }
+
+    /// Reserves the bytes on a device and opens it for the tenant.
+    pub fn lease(&self, request: Request) -> Result<Lease, PoolError> {
+        let weight = NonZeroU32::new(request.weight).ok_or(PoolError::NoWeight)?;
+        if request.bytes == 0 {
+            return Err(PoolError::NoBytes);
+        }
+        let mut failed = None;
+        let mut tried = Vec::new();
+        // A device that cannot be opened (it is lost, and not yet there again) is passed over, if there are others.
+        while let Some((slot, reservation)) = self.reserve(&request, &tried, failed.is_some())? {
+            match self.0.devices[slot].device.open(weight) {
+                Ok(handle) => return Ok(reservation.grant(handle, request, weight)),
+                Err(error) => failed = Some(error),
+            }
+            tried.push(slot);
+        }
+        Err(failed.map_or(PoolError::Empty, PoolError::Device))
+    }
+
+    /// Reserves on the best device that was not tried. None is left, or an error if that is for want of room.
+    fn reserve(
+        &self,
+        request: &Request,
+        tried: &[usize],
+        failed: bool,
+    ) -> Result<Option<(usize, Reservation)>, PoolError> {
+        let mut books = self.0.lock();
+        let slot = match placement::choose(&self.0.devices, &books, request, tried) {
+            Ok(slot) => slot,
+            Err(_) if failed => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        books.reserve(slot, request.bytes, request.weight);
+        let (pool, bytes, weight) = (Arc::clone(&self.0), request.bytes, request.weight);
+        Ok(Some((slot, Reservation { pool, slot, bytes, weight, entry: None })))
+    }
+
+    /// Who has what at this moment.
+    pub fn ledger(&self) -> Ledger {
+        let books = self.0.lock();
+        Ledger { devices: self.0.devices.iter().zip(books.read()).map(|(slot, read)| read.of(slot)).collect() }
+    }
+}
+
+impl Inner {
+    fn lock(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes of a device that are set aside, until dropped.
+struct Reservation {
+    pool: Arc<Inner>,
+    slot: usize,
+    bytes: usize,
+    weight: u32,
+    /// Its number in the books, once a device is open.
+    entry: Option<u64>,
+}
+
+impl Reservation {
+    fn grant(mut self, handle: Arc<dyn Device>, request: Request, weight: NonZeroU32) -> Lease {
+        let budget = Budget::new(self.bytes);
+        let entry = Entry {
+            slot: self.slot,
+            tenant: Arc::clone(&request.tenant),
+            bytes: self.bytes,
+            budget: Arc::clone(&budget),
+            handle: Arc::clone(&handle),
+        };
+        self.entry = Some(self.pool.lock().enter(entry));
+        let device = self.pool.devices[self.slot].id;
+        let Request { tenant, cancel, .. } = request;
+        Lease(Arc::new(Held { tenant, weight, device, cancel, budget, handle, reservation: self }))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let entry = {
+            let mut books = self.pool.lock();
+            books.give_back(self.slot, self.bytes, self.weight);
+            self.entry.and_then(|number| books.remove(number))
+        };
+        // The last of the handle may go with it, and closing a device takes locks of its own.
+        drop(entry);
+    }
+}
+
+/// A tenant's part of a device.
+pub struct Lease(Arc<Held>);
+
+/// What a lease and its contexts hold together.
+pub(crate) struct Held {
+    tenant: Arc<str>,
+    weight: NonZeroU32,
+    device: DeviceId,
+    cancel: Cancel,
+    budget: Arc<Budget>,
+    handle: Arc<dyn Device>,
+    reservation: Reservation,
+}
+
+impl Held {
+    pub(crate) fn handle(&self) -> &Arc<dyn Device> {
+        &self.handle
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+}
+
+impl Lease {
+    pub fn tenant(&self) -> &str {
+        &self.0.tenant
+    }
+
+    pub fn weight(&self) -> u32 {
+        self.0.weight.get()
+    }
+
+    /// What it may use.
+    pub fn bytes(&self) -> usize {
+        self.0.reservation.bytes
+    }
+
+    /// What its contexts use now.
+    pub fn used(&self) -> usize {
+        self.0.budget.used()
+    }
+
+    pub fn device(&self) -> DeviceId {
+        self.0.device
+    }
+
+    /// Stops all that it is used for.
+    pub fn cancel(&self) -> &Cancel {
+        &self.0.cancel
+    }
+
+    /// Device time that it used.
+    pub fn time(&self) -> Duration {
+        self.0.handle.time()
+    }
+
+    pub(crate) fn held(&self) -> &Arc<Held> {
+        &self.0
+    }
+}
