@@ -29,9 +29,9 @@ pub use adapter::Adapter;
 
 use engine::Engine;
 use live::Live;
-use session::Session;
+use session::{Mode, Session};
 
-use super::{Device, DeviceInfo, Kind, Shared};
+use super::{Device, DeviceInfo, Shared};
 use crate::error::Result;
 
 /// What a GPU without memory of its own, or one that does not say, is taken to have.
@@ -84,6 +84,12 @@ impl Gpu {
         }
     }
 
+    /// A handle on which nothing is run: operations only have their kernels compiled, and reads give zeros. A step that is
+    /// rehearsed, on a thread of its own, finds everything ready when it is run.
+    pub fn rehearsal(&self) -> Result<Arc<dyn Device>> {
+        Ok(Arc::new(Session::open(&self.engine()?, NonZeroU32::MIN, self.info(), Mode::Rehearsal)?))
+    }
+
     /// Loses the device, as a driver that resets would: all handles fail from now on, and the next is of a new device.
     pub fn lose(&self) {
         let engine = Arc::clone(&self.engine.lock().unwrap_or_else(PoisonError::into_inner));
@@ -114,6 +120,6 @@ impl Shared for Gpu {
     }
 
     fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
-        Ok(Arc::new(Session::open(&self.engine()?, weight, self.info())?))
+        Ok(Arc::new(Session::open(&self.engine()?, weight, self.info(), Mode::Run)?))
     }
 }

@@ -190,6 +190,9 @@ impl<'a> Launch<'a> {
         };
         let live = self.core.live();
         let pipeline = live.pipelines.get(live, self.kernel, &variant)?;
+        if self.core.is_rehearsal() {
+            return Ok(());
+        }
         let group = live.bindings.group(live, &self.regions)?;
         let class = live.class;
         let microseconds = (self.flops / class.flops).max(self.bytes / class.bytes);

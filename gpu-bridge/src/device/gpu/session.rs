@@ -155,9 +155,18 @@ impl Progress {
     }
 }
 
+/// Whether operations are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Run,
+    /// Kernels are compiled, and that is all. Memory is only a number.
+    Rehearsal,
+}
+
 /// What the session and its memory share.
 pub(super) struct Core {
     engine: Arc<Engine>,
+    mode: Mode,
     member: Member,
     /// Where kernels say what they found: how often, code, index, limit.
     fault: Region,
@@ -187,6 +196,11 @@ impl Core {
         index as u32
     }
 
+    /// Whether kernels are compiled and no more.
+    pub(super) fn is_rehearsal(&self) -> bool {
+        self.mode == Mode::Rehearsal
+    }
+
     /// Writes down a dispatch with its parameters, in several parts if it is long.
     pub(super) fn record(&self, dispatch: Dispatch, parameters: &[u32]) -> Result<()> {
         let parts = dispatch.microseconds.div_ceil(DISPATCH_MICROSECONDS).clamp(1, u64::from(dispatch.groups)) as u32;
@@ -213,6 +227,9 @@ impl Core {
 
     /// Takes a region back, once all that was asked for before has been submitted.
     pub(super) fn give(&self, region: Region) {
+        if self.is_rehearsal() {
+            return;
+        }
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(region);
     }
 
@@ -260,6 +277,10 @@ impl Core {
 
     fn allocate(self: &Arc<Self>, bytes: usize) -> Result<GpuMemory> {
         self.live().faults.check()?;
+        if self.is_rehearsal() {
+            let region = Region { bytes: (bytes as u64).next_multiple_of(256), ..self.fault.clone() };
+            return Ok(GpuMemory::new(region, Arc::clone(self)));
+        }
         let region = match self.live().slabs.take(bytes as u64) {
             Err(Error::DeviceFull { .. }) => {
                 // What was freed may not have come back yet.
@@ -278,6 +299,9 @@ impl Core {
     }
 
     fn upload(&self, region: &Region, mut at: u64, bytes: &[u8]) -> Result<()> {
+        if self.is_rehearsal() {
+            return Ok(());
+        }
         for piece in bytes.chunks((ARENA_BYTES / 4) as usize) {
             let mut recorded = self.recorded()?;
             if recorded.arena.len() as u64 + piece.len() as u64 + 2 * PARAMETER_BYTES > ARENA_BYTES {
@@ -296,6 +320,9 @@ impl Core {
 
     /// Waits for all that was asked for, and gives bytes of a region, both ends at multiples of four.
     fn download(&self, from: Option<(&Region, u64, u64)>) -> Result<Vec<u8>> {
+        if self.is_rehearsal() {
+            return Ok(from.map_or(Vec::new(), |(_, _, bytes)| vec![0; bytes as usize]));
+        }
         let reply = Arc::new(Reply::default());
         {
             let mut recorded = self.recorded()?;
@@ -368,7 +395,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn open(engine: &Arc<Engine>, weight: std::num::NonZeroU32, info: DeviceInfo) -> Result<Self> {
+    pub(super) fn open(
+        engine: &Arc<Engine>,
+        weight: std::num::NonZeroU32,
+        info: DeviceInfo,
+        mode: Mode,
+    ) -> Result<Self> {
         let fault = engine.live().slabs.take(16)?;
         let progress = Arc::new(Progress::default());
         let mut batch = Batch::new(fault.clone(), Arc::clone(&progress));
@@ -376,6 +408,7 @@ impl Session {
         let core = Core {
             member: engine.join(weight),
             engine: Arc::clone(engine),
+            mode,
             fault,
             codes: Mutex::default(),
             recorded: Mutex::new(batch),
