@@ -45,11 +45,21 @@ as_root() {
 install_packages() {
     local command=$1
     shift
-    if have "$command"; then
-        return
-    fi
-    have apt-get || fail "\`$command\` is missing and there is no apt-get here; install $* with your system's package tool"
-    say "installing $* (for \`$command\`)"
+    have "$command" || apt_install "\`$command\`" "$@"
+}
+
+# A Vulkan driver that runs on the cores: the tests prove the GPU's kernels on it, whatever else is here.
+software_gpu() {
+    ls /usr/share/vulkan/icd.d/lvp_icd*.json /etc/vulkan/icd.d/lvp_icd*.json 2>/dev/null | grep -q . ||
+        apt_install "a software GPU" mesa-vulkan-drivers
+}
+
+# apt_install WHAT PACKAGE...: the packages that bring WHAT.
+apt_install() {
+    local what=$1
+    shift
+    have apt-get || fail "$what is missing and there is no apt-get here; install $* with your system's package tool"
+    say "installing $* (for $what)"
     if [ -z "${apt_is_fresh:-}" ]; then
         # A third-party source that is down must not keep us from Debian's own packages.
         as_root apt-get update -qq || say "apt-get update had errors; trying with what it got"
@@ -170,6 +180,7 @@ test_tools() {
     install_packages curl curl ca-certificates
     install_packages jq jq
     install_packages wrk wrk
+    software_gpu
 }
 
 [ $# -gt 0 ] || set -- build

@@ -16,6 +16,7 @@ use crate::run::Cancel;
 mod error;
 mod id;
 mod ledger;
+mod machine;
 mod placement;
 mod visible;
 
@@ -23,6 +24,7 @@ pub use error::{PoolError, Room};
 pub use id::DeviceId;
 pub use ledger::{Account, DeviceLedger, Ledger};
 use ledger::{Books, Entry};
+pub use machine::machine;
 
 /// Where a lease wants to be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

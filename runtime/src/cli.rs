@@ -1,8 +1,8 @@
 //! The `weft` command: flags in, verbs out.
 //!
 //! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `new`, `build`, `serve`,
-//! `config`, `doctor`, `restore` and `profile` work on this machine. A verb returns an error and never ends the process:
-//! what an error means as text and as an exit code is decided in [`failure`].
+//! `config`, `doctor`, `devices`, `bench`, `restore` and `profile` work on this machine. A verb returns an error and never
+//! ends the process: what an error means as text and as an exit code is decided in [`failure`].
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,11 +12,13 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use crate::sandbox::run_compile_child;
 
 mod backup;
+mod bench;
 mod build;
 mod client;
 mod config;
 mod confirm;
 mod deploy;
+mod devices;
 mod doctor;
 mod failure;
 mod function;
@@ -124,6 +126,11 @@ enum Verb {
     Config(config::ConfigVerb),
     /// Look for what is missing or wrong on this machine
     Doctor(config::SettingsArgs),
+    /// List what this machine can compute on
+    Devices,
+    /// Measure this machine
+    #[command(subcommand)]
+    Bench(bench::BenchVerb),
     /// Print a shell's completion script
     Completions { shell: clap_complete::Shell },
     /// What a node starts to compile a component
@@ -163,6 +170,8 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Profile(verb) => profile::run(verb, global, out),
         Verb::Config(verb) => config::run(verb, out),
         Verb::Doctor(args) => doctor::run(args, out),
+        Verb::Devices => devices::run(out),
+        Verb::Bench(verb) => bench::run(verb, out),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "weft", &mut script);

@@ -77,7 +77,7 @@ impl Adapter {
 
     /// Bytes of its own memory, where the driver says.
     #[cfg(not(target_os = "macos"))]
-    pub(super) fn memory(&self) -> Option<usize> {
+    pub fn memory(&self) -> Option<usize> {
         // SAFETY: the handle is only asked for properties, and not kept.
         let adapter = unsafe { self.adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
         let instance = adapter.shared_instance().raw_instance();
@@ -90,7 +90,7 @@ impl Adapter {
     }
 
     #[cfg(target_os = "macos")]
-    pub(super) fn memory(&self) -> Option<usize> {
+    pub fn memory(&self) -> Option<usize> {
         None
     }
 }
