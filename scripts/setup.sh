@@ -50,8 +50,11 @@ install_packages() {
 
 # A Vulkan driver that runs on the cores: the tests prove the GPU's kernels on it, whatever else is here.
 software_gpu() {
-    ls /usr/share/vulkan/icd.d/lvp_icd*.json /etc/vulkan/icd.d/lvp_icd*.json 2>/dev/null | grep -q . ||
-        apt_install "a software GPU" mesa-vulkan-drivers
+    local driver
+    for driver in /usr/share/vulkan/icd.d/lvp_icd*.json /etc/vulkan/icd.d/lvp_icd*.json; do
+        [ ! -e "$driver" ] || return 0
+    done
+    apt_install "a software GPU" mesa-vulkan-drivers
 }
 
 # apt_install WHAT PACKAGE...: the packages that bring WHAT.

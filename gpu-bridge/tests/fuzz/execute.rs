@@ -11,6 +11,7 @@ use weft_gpu::{ArenaBuilder, Context, Crew, Error, NoGrad, Result, Tensor};
 
 use crate::calls::Kind;
 use crate::program::{CONTEXTS, Method, Program, ROOM, Register, Step};
+use crate::shadow::Shadow;
 
 /// The most elements of a tensor that is compared at the end.
 const COMPARED: usize = 20_000;
@@ -49,6 +50,7 @@ pub fn run(device: &Arc<dyn Device>, crew: &Arc<Crew>, threads: Option<usize>, p
         trace: Trace::default(),
         shared: false,
         threads,
+        shadow: device.info().kind.is_gpu().then(|| Shadow::new(crew)),
     };
     program.steps.iter().for_each(|step| machine.step(step));
     machine.keep_registers();
@@ -94,6 +96,8 @@ struct Machine<'a> {
     /// Whether another thread uses the same contexts.
     shared: bool,
     threads: Option<usize>,
+    /// Where every call of a GPU is done again.
+    shadow: Option<Shadow>,
 }
 
 /// Says which step it was if something panics.
@@ -120,6 +124,7 @@ impl Machine<'_> {
                     trace: Trace::default(),
                     shared: true,
                     threads: self.threads,
+                    shadow: None,
                 };
                 scope.spawn(move || branch.iter().for_each(|step| machine.step(step)));
             }
@@ -247,7 +252,15 @@ impl Machine<'_> {
     fn call(&mut self, into: Register, context: &Context, op: &Op, inputs: &[Tensor]) -> Result<()> {
         let metas: Vec<Meta> = inputs.iter().map(Tensor::meta).collect();
         let inferred = op.infer(&metas);
-        let result = context.run(op.clone(), &inputs.iter().collect::<Vec<_>>());
+        let before = self.shadow.as_ref().and_then(|shadow| shadow.copies(inputs));
+        let result = context.run(op.clone(), &inputs.iter().collect::<Vec<_>>()).and_then(|outputs| {
+            // What only shows while it runs is told by the next read.
+            outputs.iter().chain(inputs).try_for_each(|tensor| tensor.read(0, &mut []))?;
+            Ok(outputs)
+        });
+        if let (Some(shadow), Some(before), Ok(outputs)) = (&self.shadow, before, &result) {
+            shadow.compare(op, &before, inputs, outputs);
+        }
         match (&inferred, &result) {
             (Ok(want), Ok(got)) => {
                 assert_eq!(
@@ -289,7 +302,8 @@ impl Machine<'_> {
             }
             Error::TapeFull { limit } => *limit < ROOM,
             Error::NotDifferentiable { .. } => context.is_recording() || self.shared,
-            Error::IndexOutOfRange { .. } => inputs.iter().any(|input| input.dtype().is_index()),
+            // What the other thread did may be told to this one.
+            Error::IndexOutOfRange { .. } => self.shared || inputs.iter().any(|input| input.dtype().is_index()),
             // What is written must be contiguous, and written once.
             Error::BadShape { reason, .. } => writes && reason.contains("contiguous"),
             Error::BadArgument { reason, .. } => {

@@ -14,13 +14,15 @@
 #![expect(clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::collections::HashSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use weft_gpu::Crew;
-use weft_gpu::device::Device;
 use weft_gpu::device::cpu::Cpu;
+use weft_gpu::device::gpu::{Adapter, Gpu};
+use weft_gpu::device::{Device, Shared};
 
 use bytes::Noise;
 use calls::Kind;
@@ -31,6 +33,7 @@ mod contents;
 mod execute;
 mod generate;
 mod program;
+mod shadow;
 
 /// Threads that work on one call.
 const THREADS: usize = 3;
@@ -160,3 +163,34 @@ macro_rules! suite {
 }
 
 suite!(cpu, Arc::new(Cpu::new()));
+
+/// A GPU, each call held against the same call on the machine's cores; a software GPU will do.
+mod gpu {
+    use super::*;
+
+    fn device() -> Arc<dyn Device> {
+        let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
+        let gpu = Gpu::open(adapter, None).unwrap_or_else(|error| panic!("{error}"));
+        gpu.open(NonZeroU32::MIN).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn programs_are_done_as_on_the_cores() {
+        let (device, crew) = (device(), Arc::new(Crew::new(THREADS)));
+        let mut succeeded = HashSet::new();
+        let all = seeds("gpu::programs_are_done_as_on_the_cores", 600, |data| {
+            let trace = execute::run(&device, &crew, None, &generate::program(data, false));
+            succeeded.extend(trace.succeeded);
+        });
+        let missing: Vec<&Kind> = Kind::ALL.iter().filter(|kind| !succeeded.contains(kind)).collect();
+        assert!(!all || missing.is_empty(), "never done: {missing:?}");
+    }
+
+    #[test]
+    fn programs_share_a_context() {
+        let (device, crew) = (device(), Arc::new(Crew::new(THREADS)));
+        seeds("gpu::programs_share_a_context", 60, |data| {
+            execute::run(&device, &crew, None, &generate::program(data, true));
+        });
+    }
+}
