@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 mod cold_start;
+mod gpu;
 mod http;
 mod kernels;
 mod native_vs_torch;
@@ -43,6 +44,7 @@ type Bench = (&'static str, fn() -> Result<()>);
 
 const BENCHES: &[Bench] = &[
     ("cold_start", cold_start::run),
+    ("gpu", gpu::run),
     ("http", http::run),
     ("kernels", kernels::run),
     ("native_vs_torch", native_vs_torch::run),
