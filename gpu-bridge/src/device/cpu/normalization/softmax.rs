@@ -133,12 +133,13 @@ pub(in super::super) fn softmax_gradient(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
-    gradient_rows(
-        inputs,
+    let (y, dy) = (inputs[0].floats()?, inputs[1].floats()?);
+    rows(
         &mut outputs[0],
         run,
         #[inline(always)]
-        |y, dy, dx| {
+        |row, dx| {
+            let (y, dy) = (&y[row * dx.len()..][..dx.len()], &dy[row * dx.len()..][..dx.len()]);
             let [along] = sums([y, dy], |[y, dy]| [y * dy]);
             let along = along as f32;
             dx.iter_mut().zip(y).zip(dy).for_each(|((dx, &y), &dy)| *dx = y * (dy - along));
@@ -152,36 +153,17 @@ pub(in super::super) fn log_softmax_gradient(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
-    gradient_rows(
-        inputs,
+    let (y, dy) = (inputs[0].floats()?, inputs[1].floats()?);
+    rows(
         &mut outputs[0],
         run,
         #[inline(always)]
-        |y, dy, dx| {
+        |row, dx| {
+            let (y, dy) = (&y[row * dx.len()..][..dx.len()], &dy[row * dx.len()..][..dx.len()]);
             let total = sum(dy, |dy| dy) as f32;
             for ((dx, &y), &dy) in dx.iter_mut().zip(y).zip(dy) {
                 *dx = dy - exp(y) * total;
             }
-        },
-    )
-}
-
-/// Runs `body` for each row of the result, of its gradient, and of the gradient that comes of them.
-#[inline(always)]
-fn gradient_rows(
-    inputs: &[Input<'_>],
-    output: &mut Output<'_>,
-    run: &Run<'_>,
-    body: impl Fn(&[f32], &[f32], &mut [f32]) + Sync,
-) -> Result<()> {
-    let (y, dy) = (inputs[0].floats()?, inputs[1].floats()?);
-    rows(
-        output,
-        run,
-        #[inline(always)]
-        |row, dx| {
-            let here = row * dx.len()..(row + 1) * dx.len();
-            body(&y[here.clone()], &dy[here], dx);
         },
     )
 }
