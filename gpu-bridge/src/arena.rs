@@ -73,7 +73,8 @@ impl ArenaBuilder {
         Ok(self.slots.len() - 1)
     }
 
-    /// Makes the arena. All values are zero.
+    /// Makes the arena. All values are zero: whoever made it writes the first ones, to [`Arena::values`] or parameter
+    /// by parameter.
     pub fn build(self, context: &Context) -> Result<Arena> {
         let values = context.zeros(&[self.end])?;
         let gradients = context.zeros(&[self.end])?;
@@ -171,8 +172,9 @@ pub struct OptimizerState {
 }
 
 impl OptimizerState {
-    /// One step along the gradients of the arena, which stay as they are. A parameter that no backward has reached takes
-    /// part with a gradient of zero.
+    /// One step against the gradients of the arena, which stay as they are: clear them before the next backward with
+    /// [`Arena::clear_gradients`], or it adds to them. A parameter that no backward has reached takes part with a
+    /// gradient of zero.
     pub fn step(&mut self, arena: &Arena, rate: f32) -> Result<()> {
         let step = Optimize { optimizer: self.optimizer, rate, step: self.steps.saturating_add(1) };
         let states: Vec<&Tensor> = self.states.iter().collect();

@@ -22,12 +22,12 @@ use crate::tensor::{Storage, Tensor};
 /// The results of an operation.
 pub type Tensors = SmallVec<[Tensor; 1]>;
 
-/// What a context may use.
+/// What a context may use. By default, any amount of memory and a tape of about a million operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of device memory, those kept for reuse among them.
+    /// Bytes of device memory, those that kernels work in and those kept for reuse among them.
     pub device_memory: usize,
-    /// Operations on the tape.
+    /// Operations that are on the tape at one time.
     pub tape_nodes: usize,
 }
 
@@ -97,7 +97,7 @@ impl Context {
         &self.0.cancel
     }
 
-    /// How many threads the next calls may use. Results do not depend on it.
+    /// How many threads the next calls may use, at most those of the crew. Results do not depend on it.
     pub fn set_threads(&self, threads: usize) {
         self.0.threads.store(threads.max(1), Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ impl Context {
         self.0.nodes.load(Ordering::Relaxed)
     }
 
-    /// Nothing is recorded while the guard lives.
+    /// Nothing is recorded while the guard lives, by any thread that uses this context.
     pub fn no_grad(&self) -> NoGrad {
         self.0.paused.fetch_add(1, Ordering::Relaxed);
         NoGrad(self.clone())
@@ -132,16 +132,18 @@ impl Context {
         Ok(tensor)
     }
 
-    /// A tensor whose elements are all the same.
+    /// A tensor whose elements are all the same: the value cast to the type, as [`Fill`] does.
     pub fn full(&self, shape: &[usize], dtype: DType, value: f64) -> Result<Tensor> {
         self.run_one(Fill { shape: Shape::new(shape)?, dtype, value }, &[])
     }
 
+    /// Zeros in f32.
     pub fn zeros(&self, shape: &[usize]) -> Result<Tensor> {
         self.full(shape, DType::F32, 0.0)
     }
 
-    /// Runs an operation, and records it if an input descends from a parameter.
+    /// Runs an operation, and records it if an input descends from a parameter and recording is not paused. One that
+    /// writes in place is never recorded and gives no results.
     pub fn run(&self, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensors> {
         let op = op.into();
         if !self.is_recording() || inputs.iter().all(|input| input.history().is_none()) {

@@ -1,14 +1,19 @@
 //! Tensors for Weft: operations, gradients, and the devices that run them. Knows nothing of wasm or HTTP.
 //!
 //! # Layout
-//! - [`op`]: one struct per operation with its device-neutral spec: shapes, types, gradient rule, cost
+//! - [`op`]: one type per operation with its device-neutral spec: shapes, types, gradient rule, cost
 //! - [`Tensor`], [`Context`]: what a worker holds, and the operations as methods
-//! - [`tape`]: autograd, the way back to gradients
+//! - [`DType`], [`Shape`], [`Axes`], [`Layout`]: what a tensor is; [`Error`]: why something was refused
+//! - [`tape`]: autograd, what a gradient rule works with
 //! - [`models`]: networks that people train, ready made
 //! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
 //! - [`device`]: the traits, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
 //! - [`pool`]: the machine's devices, leased to many tenants; [`share`]: who of them is next
+//!
+//! A parameter is a tensor that gradients flow to. What is computed from it is recorded as it runs, and
+//! [`Tensor::backward`] goes back from a loss; gradients add up until they are cleared. [`Arena`] holds the parameters
+//! of a whole model, and its optimizers.
 //!
 //! ```
 //! use std::sync::Arc;

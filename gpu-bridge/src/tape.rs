@@ -1,7 +1,7 @@
 //! Autograd: what was done to parameters and what came of it, and the way back.
 //!
-//! An operation on a tensor that descends from a parameter becomes a [`Node`]; its results hold it, and it holds the
-//! nodes of its inputs. So what nothing leads to any more is freed at once, with all that it kept. [`backward`] walks
+//! An operation on a tensor that descends from a parameter becomes a node; its results hold it, and it holds the nodes
+//! of its inputs. So what nothing leads to any more is freed at once, with all that it kept. [`Tensor::backward`] walks
 //! from the loss, latest operation first, and lets go of each node's tensors as soon as its gradient is done. The
 //! gradient operations themselves are not recorded: there is no second derivative.
 
@@ -238,7 +238,8 @@ pub(crate) fn backward(from: &Tensor, gradient: Option<Tensor>) -> Result<()> {
     Ok(())
 }
 
-/// What the gradient rule of an operation works with.
+/// What the gradient rule of an operation ([`Spec::gradient`](crate::op::Spec::gradient)) works with: the gradients of
+/// its outputs, what it has saved, and where the gradients of its inputs go.
 pub struct Backward<'a> {
     context: &'a Context,
     node: &'a Node,
@@ -259,6 +260,7 @@ impl Backward<'_> {
         self.node.inputs.len()
     }
 
+    /// The shape of an input, which is that of its gradient.
     pub fn input_shape(&self, input: usize) -> Shape {
         self.node.inputs[input].0.shape
     }

@@ -26,7 +26,11 @@ mod random;
 mod reduction;
 mod sparse;
 
-/// A tensor of a [`Context`]. Clones are the same tensor; views share its memory.
+/// A tensor of a [`Context`]. Clones are the same tensor; views (what [`Self::permute`], [`Self::expand`],
+/// [`Self::slice`] and, where it can, [`Self::reshape`] give) share its memory, so what is written to one is seen
+/// through all.
+///
+/// Operations give new tensors, unless they say that they write in place.
 #[derive(Clone)]
 pub struct Tensor {
     context: Context,
@@ -78,18 +82,18 @@ impl Tensor {
         Meta::new(self.layout.shape, self.dtype)
     }
 
-    /// How often the memory was written in place.
+    /// How often the memory, which views share, was written in place.
     pub fn version(&self) -> u64 {
         self.storage.version.load(Ordering::Relaxed)
     }
 
-    /// The same values, cut off from the tape.
+    /// The same values in the same memory, cut off from the tape: no gradient flows through it.
     pub fn detach(&self) -> Self {
         Self { history: None, ..self.clone() }
     }
 
-    /// The same memory as the start of a history: gradients flow here. With `gradient` they are written there, else a
-    /// tensor is made for them.
+    /// The same memory as the start of a history: gradients flow to the tensor that this gives and to its clones, not
+    /// to `self`. With `gradient` they are written there, else a tensor is made for them. Only f32 can be a parameter.
     pub fn parameter(&self, gradient: Option<&Self>) -> Result<Self> {
         if self.dtype != DType::F32 {
             return Err(Error::dtype("parameter", 0, self.dtype, "f32"));
@@ -110,7 +114,7 @@ impl Tensor {
         Ok(Self { history: Some(History::Leaf(Arc::new(leaf))), ..self.clone() })
     }
 
-    /// The gradient of a parameter, once there is one.
+    /// The gradient of a parameter, once a backward has reached it. Of anything else there is none.
     pub fn gradient(&self) -> Option<Self> {
         self.history.as_ref()?.leaf()?.gradient()
     }
@@ -130,7 +134,9 @@ impl Tensor {
         }
     }
 
-    /// Computes the gradients of all parameters that this loss descends from.
+    /// Computes the gradients of all parameters that this loss, a tensor of one element, descends from, and adds them
+    /// to those that are there: see [`Self::clear_gradient`]. What was recorded is used up; a second backward is
+    /// refused.
     pub fn backward(&self) -> Result<()> {
         crate::tape::backward(self, None)
     }
@@ -147,14 +153,14 @@ impl Tensor {
         crate::tape::backward(self, Some(gradient.detach()))
     }
 
-    /// Copies bytes in, from an element on. The tensor must be contiguous.
+    /// Copies bytes in, whole elements in native byte order, from an element on. The tensor must be contiguous.
     pub fn write(&self, element: usize, bytes: &[u8]) -> Result<()> {
         let offset = self.byte_range("write", element, bytes.len())?;
         self.storage.touch();
         self.context.device().write(self.storage.block.memory(), offset, bytes)
     }
 
-    /// Copies bytes out, from an element on.
+    /// Copies bytes out, whole elements, from an element on: counted row after row, whatever the layout.
     pub fn read(&self, element: usize, bytes: &mut [u8]) -> Result<()> {
         if !self.layout.is_contiguous() {
             let copy = self.context.execute(&Op::Copy(crate::op::Copy), &[self])?;
@@ -164,7 +170,7 @@ impl Tensor {
         self.context.device().read(self.storage.block.memory(), offset, bytes)
     }
 
-    /// All elements, row after row.
+    /// All elements, row after row. `T` must be the type of the tensor.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         if T::DTYPE != self.dtype {
             return Err(Error::dtype("read", 0, self.dtype, T::DTYPE.name()));

@@ -1,6 +1,6 @@
 //! The native device: the machine's own cores.
 //!
-//! SIMD is chosen at run time (see [`simd`]), so one binary runs everywhere and uses what is there. Kernels allocate
+//! SIMD is chosen at run time (in `simd`), so one binary runs everywhere and uses what is there. Kernels allocate
 //! nothing of their own: results and room to work in come from the caller's heap. Work is cut into tiles by size alone,
 //! so results do not depend on how many threads there are.
 

@@ -55,8 +55,15 @@ impl Window {
         Shape::new(&[images, channels, self.count(op, 0, height)?, self.count(op, 1, width)?])
     }
 
-    fn area(&self) -> u64 {
-        self.kernel[0].saturating_mul(self.kernel[1]) as u64
+    fn infer(&self, inputs: &Inputs<'_>) -> Result<Outputs> {
+        let [x] = inputs.exactly()?;
+        inputs.all_f32()?;
+        Ok(smallvec![Meta::f32(self.pooled(inputs.op, &x.shape)?)])
+    }
+
+    /// One for each element of each window.
+    fn flops(&self, pooled: &[Meta]) -> u64 {
+        elements(pooled).saturating_mul(self.kernel[0].saturating_mul(self.kernel[1]) as u64)
     }
 }
 
@@ -80,6 +87,25 @@ fn adapted(op: &'static str, input: &Shape, height: usize, width: usize) -> Resu
     Shape::new(&[images, channels, height, width])
 }
 
+fn infer_adaptive(inputs: &Inputs<'_>, height: usize, width: usize) -> Result<Outputs> {
+    let [x] = inputs.exactly()?;
+    inputs.all_f32()?;
+    Ok(smallvec![Meta::f32(adapted(inputs.op, &x.shape, height, width)?)])
+}
+
+/// Refuses a gradient, the input of this index, that cannot have come back for an `input` that was pooled to its size.
+fn check_adapted(inputs: &Inputs<'_>, index: usize, input: &Shape) -> Result<()> {
+    inputs.all_f32()?;
+    inputs.ranked(index, 4)?;
+    let pooled = &inputs.metas[index].shape;
+    inputs.shaped(index, &adapted(inputs.op, input, pooled[2], pooled[3])?)
+}
+
+/// Windows share an image, so each element of it counts about once.
+fn flops_adaptive(inputs: &[Meta], outputs: &[Meta]) -> u64 {
+    elements(inputs) + elements(outputs)
+}
+
 /// The elements of the first of these.
 fn elements(metas: &[Meta]) -> u64 {
     metas.first().map_or(0, |meta| meta.shape.elements() as u64)
@@ -95,13 +121,11 @@ impl Spec for MaxPool2d {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [x] = inputs.exactly()?;
-        inputs.all_f32()?;
-        Ok(smallvec![Meta::f32(self.0.pooled(inputs.op, &x.shape)?)])
+        self.0.infer(&inputs)
     }
 
     fn flops(&self, _: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(outputs).saturating_mul(self.0.area())
+        self.0.flops(outputs)
     }
 
     fn differentiable(&self) -> bool {
@@ -135,7 +159,7 @@ impl Spec for MaxPool2dGradient {
     }
 
     fn flops(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
-        elements(&inputs[1..]).saturating_mul(self.0.area())
+        self.0.flops(&inputs[1..])
     }
 }
 
@@ -149,13 +173,11 @@ impl Spec for AveragePool2d {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [x] = inputs.exactly()?;
-        inputs.all_f32()?;
-        Ok(smallvec![Meta::f32(self.0.pooled(inputs.op, &x.shape)?)])
+        self.0.infer(&inputs)
     }
 
     fn flops(&self, _: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(outputs).saturating_mul(self.0.area())
+        self.0.flops(outputs)
     }
 
     fn differentiable(&self) -> bool {
@@ -188,7 +210,7 @@ impl Spec for AveragePool2dGradient {
     }
 
     fn flops(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
-        elements(inputs).saturating_mul(self.window.area())
+        self.window.flops(inputs)
     }
 }
 
@@ -205,13 +227,11 @@ impl Spec for AdaptiveAveragePool2d {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [x] = inputs.exactly()?;
-        inputs.all_f32()?;
-        Ok(smallvec![Meta::f32(adapted(inputs.op, &x.shape, self.height, self.width)?)])
+        infer_adaptive(&inputs, self.height, self.width)
     }
 
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(inputs) + elements(outputs)
+        flops_adaptive(inputs, outputs)
     }
 
     fn differentiable(&self) -> bool {
@@ -236,15 +256,13 @@ impl Spec for AdaptiveAveragePool2dGradient {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [dy] = inputs.exactly()?;
-        inputs.all_f32()?;
-        inputs.ranked(0, 4)?;
-        inputs.shaped(0, &adapted(inputs.op, &self.input, dy.shape[2], dy.shape[3])?)?;
+        let [_] = inputs.exactly()?;
+        check_adapted(&inputs, 0, &self.input)?;
         Ok(smallvec![Meta::f32(self.input)])
     }
 
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(inputs) + elements(outputs)
+        flops_adaptive(inputs, outputs)
     }
 }
 
@@ -261,13 +279,11 @@ impl Spec for AdaptiveMaxPool2d {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [x] = inputs.exactly()?;
-        inputs.all_f32()?;
-        Ok(smallvec![Meta::f32(adapted(inputs.op, &x.shape, self.height, self.width)?)])
+        infer_adaptive(&inputs, self.height, self.width)
     }
 
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(inputs) + elements(outputs)
+        flops_adaptive(inputs, outputs)
     }
 
     fn differentiable(&self) -> bool {
@@ -294,14 +310,12 @@ impl Spec for AdaptiveMaxPool2dGradient {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [x, dy] = inputs.exactly()?;
-        inputs.all_f32()?;
-        inputs.ranked(1, 4)?;
-        inputs.shaped(1, &adapted(inputs.op, &x.shape, dy.shape[2], dy.shape[3])?)?;
+        let [x, _] = inputs.exactly()?;
+        check_adapted(&inputs, 1, &x.shape)?;
         Ok(smallvec![*x])
     }
 
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
-        elements(inputs) + elements(outputs)
+        flops_adaptive(inputs, outputs)
     }
 }

@@ -7,7 +7,7 @@
 
 use smallvec::smallvec;
 
-use super::{Inputs, Meta, Outputs, Saves, Spec};
+use super::{Inputs, Meta, Op, Outputs, Saves, Spec};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::shape::{MAX_RANK, Shape};
@@ -27,10 +27,8 @@ impl Spec for CsrMatMul {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [_, columns, _, x] = inputs.exactly()?;
-        let rows = rows(inputs)?;
-        inputs.typed(2, DType::F32)?;
-        inputs.shaped(2, &columns.shape)?;
+        let [.., x] = inputs.exactly::<4>()?;
+        let rows = matrix(inputs)?;
         dense(inputs, 3, None)?;
         Ok(smallvec![Meta::f32(with_first(&x.shape, rows)?)])
     }
@@ -48,17 +46,8 @@ impl Spec for CsrMatMul {
     }
 
     fn gradient(&self, backward: &mut Backward<'_>) -> Result<()> {
-        let (dy, offsets, columns) = (backward.gradient(0)?, backward.input(0)?, backward.input(1)?);
-        if backward.wants(2) {
-            let x = backward.input(3)?;
-            backward.emit(2, CsrValuesGradient, &[&offsets, &columns, &x, &dy])?;
-        }
-        if backward.wants(3) {
-            let values = backward.input(2)?;
-            let transposed = CsrTransposedMatMul { columns: backward.input_shape(3)[0] };
-            backward.emit(3, transposed, &[&offsets, &columns, &values, &dy])?;
-        }
-        Ok(())
+        let other = CsrTransposedMatMul { columns: backward.input_shape(3)[0] };
+        product_gradient(backward, other, false)
     }
 }
 
@@ -75,10 +64,8 @@ impl Spec for CsrTransposedMatMul {
     }
 
     fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let [_, columns, _, r] = inputs.exactly()?;
-        let rows = rows(inputs)?;
-        inputs.typed(2, DType::F32)?;
-        inputs.shaped(2, &columns.shape)?;
+        let [.., r] = inputs.exactly::<4>()?;
+        let rows = matrix(inputs)?;
         dense(inputs, 3, Some(rows))?;
         Ok(smallvec![Meta::f32(with_first(&r.shape, self.columns)?)])
     }
@@ -96,16 +83,7 @@ impl Spec for CsrTransposedMatMul {
     }
 
     fn gradient(&self, backward: &mut Backward<'_>) -> Result<()> {
-        let (dy, offsets, columns) = (backward.gradient(0)?, backward.input(0)?, backward.input(1)?);
-        if backward.wants(2) {
-            let r = backward.input(3)?;
-            backward.emit(2, CsrValuesGradient, &[&offsets, &columns, &dy, &r])?;
-        }
-        if backward.wants(3) {
-            let values = backward.input(2)?;
-            backward.emit(3, CsrMatMul, &[&offsets, &columns, &values, &dy])?;
-        }
-        Ok(())
+        product_gradient(backward, CsrMatMul, true)
     }
 }
 
@@ -147,6 +125,14 @@ fn rows(inputs: Inputs<'_>) -> Result<usize> {
     }
 }
 
+/// Refuses offsets, columns and values that cannot be a matrix, and says how many rows it has.
+fn matrix(inputs: Inputs<'_>) -> Result<usize> {
+    let rows = rows(inputs)?;
+    inputs.typed(2, DType::F32)?;
+    inputs.shaped(2, &inputs.metas[1].shape)?;
+    Ok(rows)
+}
+
 /// Refuses a dense operand that is neither a vector nor a matrix, or has another number of rows.
 fn dense(inputs: Inputs<'_>, index: usize, rows: Option<usize>) -> Result<()> {
     inputs.typed(index, DType::F32)?;
@@ -182,4 +168,20 @@ fn product_saves(wanted: u32) -> Saves {
     let values = if wanted & 0b1000 != 0 { 0b0100 } else { 0 };
     let dense = if wanted & 0b0100 != 0 { 0b1000 } else { 0 };
     Saves::inputs(0b0011 | values | dense)
+}
+
+/// Passes on what comes back to a product, or to a `transposed` one: to the dense operand through the same matrix the
+/// `other` way.
+fn product_gradient(backward: &mut Backward<'_>, other: impl Into<Op>, transposed: bool) -> Result<()> {
+    let (dy, offsets, columns) = (backward.gradient(0)?, backward.input(0)?, backward.input(1)?);
+    if backward.wants(2) {
+        let dense = backward.input(3)?;
+        let (by_column, by_row) = if transposed { (&dy, &dense) } else { (&dense, &dy) };
+        backward.emit(2, CsrValuesGradient, &[&offsets, &columns, by_column, by_row])?;
+    }
+    if backward.wants(3) {
+        let values = backward.input(2)?;
+        backward.emit(3, other, &[&offsets, &columns, &values, &dy])?;
+    }
+    Ok(())
 }

@@ -172,3 +172,34 @@ fn linear(x: &Array, weight: &Array, bias: Option<&Array>) -> Array {
     }
     Array::f32(&shape, data)
 }
+
+#[cfg(test)]
+mod on_the_cpu {
+    use std::sync::Arc;
+
+    use weft_gpu::device::cpu::Cpu;
+    use weft_gpu::{Context, Crew, Limits};
+
+    use super::*;
+
+    #[test]
+    fn an_activation_gives_the_same_bits_with_the_product_or_after_it() {
+        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(2)), Limits::default());
+        let x = Array::noise(&[130, 40], 1, -1.0, 1.0).upload(&context);
+        let weight = Array::noise(&[70, 40], 2, -1.0, 1.0).upload(&context);
+        let product = x.linear(&weight, None, None).unwrap();
+        for activation in [
+            Unary::Relu,
+            Unary::Leaky { slope: 0.1 },
+            Unary::Tanh,
+            Unary::Gelu,
+            Unary::HardSwish,
+            Unary::Clamp { low: -0.5, high: 0.5 },
+            Unary::Pow { exponent: 2.0 },
+        ] {
+            let with = x.linear(&weight, None, Some(activation)).unwrap();
+            let after = context.run_one(activation, &[&product]).unwrap();
+            assert_eq!(with.to_vec::<f32>().unwrap(), after.to_vec::<f32>().unwrap(), "{activation:?}");
+        }
+    }
+}

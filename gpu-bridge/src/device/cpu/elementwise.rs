@@ -17,7 +17,7 @@ mod stream;
 mod walk;
 
 use function::gradient;
-use map::Work::{Heavy, Light};
+use map::Work::{self, Heavy, Light};
 pub(super) use map::gather;
 use map::{map, map2, map3};
 use number::Number;
@@ -29,33 +29,90 @@ macro_rules! each {
     };
 }
 
-pub(super) fn unary(unary: Unary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
-    let (x, y) = ([&inputs[0]], &mut outputs[0]);
+/// What is done with the function of a unary operation.
+trait Apply {
+    type Result;
+
+    fn apply(self, work: Work, function: impl Fn(f32) -> f32 + Copy + Sync) -> Self::Result;
+}
+
+/// The functions of the unary operations, each as a closure that becomes part of the loop it is given to.
+#[inline(always)]
+fn with_function<A: Apply>(unary: Unary, with: A) -> A::Result {
+    macro_rules! apply {
+        ($work:ident, |$x:ident| $body:expr) => {
+            with.apply(
+                $work,
+                #[inline(always)]
+                move |$x: f32| $body,
+            )
+        };
+    }
+
     match unary {
-        Unary::Neg => each!(map, Light, x, y, run, |x: f32| -x),
-        Unary::Exp => each!(map, Heavy, x, y, run, |x: f32| math::exp(x)),
-        Unary::Log => each!(map, Heavy, x, y, run, |x: f32| math::log(x)),
-        Unary::Sqrt => each!(map, Light, x, y, run, |x: f32| f32::sqrt(x)),
-        Unary::Rsqrt => each!(map, Light, x, y, run, |x: f32| math::rsqrt(x)),
-        Unary::Abs => each!(map, Light, x, y, run, |x: f32| f32::abs(x)),
-        Unary::Sign => each!(map, Light, x, y, run, |x: f32| function::sign(x)),
-        Unary::Tanh => each!(map, Heavy, x, y, run, |x: f32| math::tanh(x)),
-        Unary::Sigmoid => each!(map, Heavy, x, y, run, |x: f32| math::sigmoid(x)),
-        Unary::Relu => each!(map, Light, x, y, run, |x: f32| function::relu(x)),
-        Unary::Relu6 => each!(map, Light, x, y, run, |x: f32| function::relu6(x)),
-        Unary::Leaky { slope } => each!(map, Light, x, y, run, |x: f32| if x > 0.0 { x } else { slope * x }),
-        Unary::Gelu => each!(map, Heavy, x, y, run, |x: f32| function::gelu(x)),
-        Unary::Silu => each!(map, Heavy, x, y, run, |x: f32| function::silu(x)),
-        Unary::HardSwish => each!(map, Light, x, y, run, |x: f32| function::hard_swish(x)),
-        Unary::HardSigmoid => each!(map, Light, x, y, run, |x: f32| function::hard_sigmoid(x)),
-        Unary::Clamp { low, high } => each!(map, Light, x, y, run, |x: f32| function::clamp(x, low, high)),
-        Unary::Pow { exponent: 2.0 } => each!(map, Light, x, y, run, |x: f32| x * x),
-        Unary::Pow { exponent } => each!(map, Heavy, x, y, run, |x: f32| math::pow(x, exponent)),
-        Unary::Affine { scale, offset } => each!(map, Light, x, y, run, |x: f32| scale * x + offset),
+        Unary::Neg => apply!(Light, |x| -x),
+        Unary::Exp => apply!(Heavy, |x| math::exp(x)),
+        Unary::Log => apply!(Heavy, |x| math::log(x)),
+        Unary::Sqrt => apply!(Light, |x| f32::sqrt(x)),
+        Unary::Rsqrt => apply!(Light, |x| math::rsqrt(x)),
+        Unary::Abs => apply!(Light, |x| f32::abs(x)),
+        Unary::Sign => apply!(Light, |x| function::sign(x)),
+        Unary::Tanh => apply!(Heavy, |x| math::tanh(x)),
+        Unary::Sigmoid => apply!(Heavy, |x| math::sigmoid(x)),
+        Unary::Relu => apply!(Light, |x| function::relu(x)),
+        Unary::Relu6 => apply!(Light, |x| function::relu6(x)),
+        Unary::Leaky { slope } => apply!(Light, |x| if x > 0.0 { x } else { slope * x }),
+        Unary::Gelu => apply!(Heavy, |x| function::gelu(x)),
+        Unary::Silu => apply!(Heavy, |x| function::silu(x)),
+        Unary::HardSwish => apply!(Light, |x| function::hard_swish(x)),
+        Unary::HardSigmoid => apply!(Light, |x| function::hard_sigmoid(x)),
+        Unary::Clamp { low, high } => apply!(Light, |x| function::clamp(x, low, high)),
+        Unary::Pow { exponent: 2.0 } => apply!(Light, |x| x * x),
+        Unary::Pow { exponent } => apply!(Heavy, |x| math::pow(x, exponent)),
+        Unary::Affine { scale, offset } => apply!(Light, |x| scale * x + offset),
         Unary::SoftThreshold { threshold } => {
-            each!(map, Light, x, y, run, |x: f32| function::soft_threshold(x, threshold))
+            apply!(Light, |x| function::soft_threshold(x, threshold))
         }
     }
+}
+
+/// To a tensor, giving another.
+struct ToTensor<'a, 'x, 'y> {
+    x: &'a Input<'x>,
+    y: &'a mut Output<'y>,
+    run: &'a Run<'a>,
+}
+
+impl Apply for ToTensor<'_, '_, '_> {
+    type Result = Result<()>;
+
+    fn apply(self, work: Work, function: impl Fn(f32) -> f32 + Copy + Sync) -> Result<()> {
+        map(work, [self.x], self.y, self.run, function)
+    }
+}
+
+/// Where the values lie.
+struct InPlace<'a>(&'a mut [f32]);
+
+impl Apply for InPlace<'_> {
+    type Result = ();
+
+    #[inline(always)]
+    fn apply(self, _: Work, function: impl Fn(f32) -> f32 + Copy + Sync) {
+        vectorized(
+            #[inline(always)]
+            move || self.0.iter_mut().for_each(|x| *x = function(*x)),
+        );
+    }
+}
+
+pub(super) fn unary(unary: Unary, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
+    with_function(unary, ToTensor { x: &inputs[0], y: &mut outputs[0], run })
+}
+
+/// Applies an activation where the values lie.
+pub(super) fn activate(unary: Unary, values: &mut [f32]) {
+    with_function(unary, InPlace(values));
 }
 
 pub(super) fn unary_gradient(
@@ -238,38 +295,4 @@ fn cast_from<T: Number>(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &
         DType::I32 => each!(map, Light, x, y, run, |x: T| x.to_i32()),
         DType::U32 => each!(map, Light, x, y, run, |x: T| x.to_u32()),
     }
-}
-
-/// Applies an activation where the values lie.
-pub(super) fn activate(unary: Unary, values: &mut [f32]) {
-    match unary {
-        Unary::Neg => each(values, |x| -x),
-        Unary::Exp => each(values, math::exp),
-        Unary::Log => each(values, math::log),
-        Unary::Sqrt => each(values, f32::sqrt),
-        Unary::Rsqrt => each(values, math::rsqrt),
-        Unary::Abs => each(values, f32::abs),
-        Unary::Sign => each(values, function::sign),
-        Unary::Tanh => each(values, math::tanh),
-        Unary::Sigmoid => each(values, math::sigmoid),
-        Unary::Relu => each(values, function::relu),
-        Unary::Relu6 => each(values, function::relu6),
-        Unary::Leaky { slope } => each(values, |x| if x > 0.0 { x } else { slope * x }),
-        Unary::Gelu => each(values, function::gelu),
-        Unary::Silu => each(values, function::silu),
-        Unary::HardSwish => each(values, function::hard_swish),
-        Unary::HardSigmoid => each(values, function::hard_sigmoid),
-        Unary::Clamp { low, high } => each(values, |x| function::clamp(x, low, high)),
-        Unary::Pow { exponent } => each(values, |x| math::pow(x, exponent)),
-        Unary::Affine { scale, offset } => each(values, |x| scale * x + offset),
-        Unary::SoftThreshold { threshold } => each(values, |x| function::soft_threshold(x, threshold)),
-    }
-}
-
-#[inline(always)]
-fn each(values: &mut [f32], function: impl Fn(f32) -> f32) {
-    vectorized(
-        #[inline(always)]
-        || values.iter_mut().for_each(|x| *x = function(*x)),
-    );
 }

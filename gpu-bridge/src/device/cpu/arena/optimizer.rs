@@ -15,10 +15,13 @@ pub(in crate::device::cpu) fn optimize(
 ) -> Result<()> {
     let gradients = inputs[0].floats()?;
     match outputs {
-        [weights] => no_state(op, weights.floats()?, gradients, run),
-        [weights, state] => one_state(op, weights.floats()?, state.floats()?, gradients, run),
+        [weights] => no_state(op, Arena { weights: weights.floats()?, states: [], gradients, run }),
+        [weights, state] => {
+            one_state(op, Arena { weights: weights.floats()?, states: [state.floats()?], gradients, run })
+        }
         [weights, first, second] => {
-            two_states(op, weights.floats()?, first.floats()?, second.floats()?, gradients, run)
+            let states = [first.floats()?, second.floats()?];
+            two_states(op, Arena { weights: weights.floats()?, states, gradients, run })
         }
         _ => Err(mismatch(op)),
     }
@@ -29,73 +32,52 @@ fn mismatch(op: &Optimize) -> Error {
     Error::Internal { op: op.name(), reason: "the number of states is wrong".into() }
 }
 
-fn no_state(op: &Optimize, weights: &mut [f32], gradients: &[f32], run: &Run<'_>) -> Result<()> {
+fn no_state(op: &Optimize, arena: Arena<'_, 0>) -> Result<()> {
     let Optimizer::Sgd(Sgd { weight_decay, .. }) = op.optimizer else { return Err(mismatch(op)) };
     let rate = op.rate;
-    run.chunks(weights, TILE, |tile, weights| {
-        let gradients = &gradients[tile * TILE..][..weights.len()];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (weight, &gradient) in weights.iter_mut().zip(gradients) {
-                    *weight -= rate * decayed(gradient, *weight, weight_decay);
-                }
-            },
-        );
-    })
+    arena.each(
+        weight_decay,
+        #[inline(always)]
+        move |weight, _, gradient| *weight -= rate * gradient,
+    )
 }
 
-fn one_state(op: &Optimize, weights: &mut [f32], state: &mut [f32], gradients: &[f32], run: &Run<'_>) -> Result<()> {
+fn one_state(op: &Optimize, arena: Arena<'_, 1>) -> Result<()> {
     let rate = op.rate;
     match op.optimizer {
-        Optimizer::Sgd(Sgd { momentum, nesterov, weight_decay, .. }) if op.step == 1 => each_with_one(
-            weights,
-            state,
-            gradients,
-            run,
+        Optimizer::Sgd(Sgd { momentum, nesterov, weight_decay, .. }) if op.step == 1 => arena.each(
+            weight_decay,
             #[inline(always)]
-            move |weight, buffer, gradient| {
-                let gradient = decayed(gradient, *weight, weight_decay);
+            move |weight, [buffer], gradient| {
                 *buffer = gradient;
                 *weight -= rate * if nesterov { gradient + momentum * gradient } else { gradient };
             },
         ),
         Optimizer::Sgd(Sgd { momentum, dampening, nesterov: false, weight_decay }) => {
             let fresh = 1.0 - dampening;
-            each_with_one(
-                weights,
-                state,
-                gradients,
-                run,
+            arena.each(
+                weight_decay,
                 #[inline(always)]
-                move |weight, buffer, gradient| {
-                    *buffer = momentum * *buffer + fresh * decayed(gradient, *weight, weight_decay);
+                move |weight, [buffer], gradient| {
+                    *buffer = momentum * *buffer + fresh * gradient;
                     *weight -= rate * *buffer;
                 },
             )
         }
-        Optimizer::Sgd(Sgd { momentum, nesterov: true, weight_decay, .. }) => each_with_one(
-            weights,
-            state,
-            gradients,
-            run,
+        Optimizer::Sgd(Sgd { momentum, nesterov: true, weight_decay, .. }) => arena.each(
+            weight_decay,
             #[inline(always)]
-            move |weight, buffer, gradient| {
-                let gradient = decayed(gradient, *weight, weight_decay);
+            move |weight, [buffer], gradient| {
                 *buffer = momentum * *buffer + gradient;
                 *weight -= rate * (gradient + momentum * *buffer);
             },
         ),
         Optimizer::RmsProp(RmsProp { decay, epsilon, weight_decay, .. }) => {
             let fresh = complement(decay);
-            each_with_one(
-                weights,
-                state,
-                gradients,
-                run,
+            arena.each(
+                weight_decay,
                 #[inline(always)]
-                move |weight, square, gradient| {
-                    let gradient = decayed(gradient, *weight, weight_decay);
+                move |weight, [square], gradient| {
                     *square = decay * *square + fresh * gradient * gradient;
                     *weight -= rate * gradient / (square.sqrt() + epsilon);
                 },
@@ -104,14 +86,10 @@ fn one_state(op: &Optimize, weights: &mut [f32], state: &mut [f32], gradients: &
         Optimizer::Adagrad(Adagrad { epsilon, rate_decay, weight_decay }) => {
             let rate = f64::from(rate) / (1.0 + (op.step - 1) as f64 * f64::from(rate_decay));
             let rate = rate as f32;
-            each_with_one(
-                weights,
-                state,
-                gradients,
-                run,
+            arena.each(
+                weight_decay,
                 #[inline(always)]
-                move |weight, square, gradient| {
-                    let gradient = decayed(gradient, *weight, weight_decay);
+                move |weight, [square], gradient| {
                     *square += gradient * gradient;
                     *weight -= rate * gradient / (square.sqrt() + epsilon);
                 },
@@ -121,42 +99,24 @@ fn one_state(op: &Optimize, weights: &mut [f32], state: &mut [f32], gradients: &
     }
 }
 
-fn two_states(
-    op: &Optimize,
-    weights: &mut [f32],
-    first: &mut [f32],
-    second: &mut [f32],
-    gradients: &[f32],
-    run: &Run<'_>,
-) -> Result<()> {
+fn two_states(op: &Optimize, arena: Arena<'_, 2>) -> Result<()> {
     let rate = op.rate;
     match op.optimizer {
         Optimizer::Adam(adam) => {
             let step = AdamStep::new(&adam, rate, op.step);
-            each_with_two(
-                weights,
-                first,
-                second,
-                gradients,
-                run,
+            arena.each(
+                adam.weight_decay,
                 #[inline(always)]
-                move |weight, mean, square, gradient| {
-                    let gradient = decayed(gradient, *weight, adam.weight_decay);
-                    step.apply(weight, mean, square, gradient);
-                },
+                move |weight, [mean, square], gradient| step.apply(weight, mean, square, gradient),
             )
         }
         Optimizer::AdamW(adam) => {
             let step = AdamStep::new(&adam, rate, op.step);
             let shrink = (1.0 - f64::from(rate) * f64::from(adam.weight_decay)) as f32;
-            each_with_two(
-                weights,
-                first,
-                second,
-                gradients,
-                run,
+            arena.each(
+                0.0,
                 #[inline(always)]
-                move |weight, mean, square, gradient| {
+                move |weight, [mean, square], gradient| {
                     *weight *= shrink;
                     step.apply(weight, mean, square, gradient);
                 },
@@ -164,15 +124,10 @@ fn two_states(
         }
         Optimizer::RmsProp(RmsProp { decay, epsilon, momentum, weight_decay }) => {
             let fresh = complement(decay);
-            each_with_two(
-                weights,
-                first,
-                second,
-                gradients,
-                run,
+            arena.each(
+                weight_decay,
                 #[inline(always)]
-                move |weight, square, buffer, gradient| {
-                    let gradient = decayed(gradient, *weight, weight_decay);
+                move |weight, [square, buffer], gradient| {
                     *square = decay * *square + fresh * gradient * gradient;
                     *buffer = momentum * *buffer + gradient / (square.sqrt() + epsilon);
                     *weight -= rate * *buffer;
@@ -224,60 +179,39 @@ fn complement(fraction: f32) -> f32 {
     (1.0 - f64::from(fraction)) as f32
 }
 
-/// The gradient with weight decay. Without decay an infinite weight does not reach it.
-#[inline(always)]
-fn decayed(gradient: f32, weight: f32, weight_decay: f32) -> f32 {
-    if weight_decay == 0.0 { gradient } else { gradient + weight_decay * weight }
+/// The weights, what the optimizer keeps for each of them, and their gradients.
+struct Arena<'a, const STATES: usize> {
+    weights: &'a mut [f32],
+    states: [&'a mut [f32]; STATES],
+    gradients: &'a [f32],
+    run: &'a Run<'a>,
 }
 
-/// Runs `update` for each weight, its state and its gradient.
-#[inline(always)]
-fn each_with_one(
-    weights: &mut [f32],
-    state: &mut [f32],
-    gradients: &[f32],
-    run: &Run<'_>,
-    update: impl Fn(&mut f32, &mut f32, f32) + Sync,
-) -> Result<()> {
-    let (weights, state) = (Parts::new(weights), Parts::new(state));
-    run.ranges(gradients.len(), TILE, |range| {
-        // SAFETY: the ranges of different tiles do not overlap.
-        let (weights, state) = unsafe { (weights.part(range.clone()), state.part(range.clone())) };
-        let gradients = &gradients[range];
-        vectorized(
-            #[inline(always)]
-            || {
-                for ((weight, state), &gradient) in weights.iter_mut().zip(state).zip(gradients) {
-                    update(weight, state, gradient);
-                }
-            },
-        );
-    })
-}
-
-/// Runs `update` for each weight, its two states and its gradient.
-#[inline(always)]
-fn each_with_two(
-    weights: &mut [f32],
-    first: &mut [f32],
-    second: &mut [f32],
-    gradients: &[f32],
-    run: &Run<'_>,
-    update: impl Fn(&mut f32, &mut f32, &mut f32, f32) + Sync,
-) -> Result<()> {
-    let (weights, first, second) = (Parts::new(weights), Parts::new(first), Parts::new(second));
-    run.ranges(gradients.len(), TILE, |range| {
-        // SAFETY: the ranges of different tiles do not overlap.
-        let (weights, first, second) =
-            unsafe { (weights.part(range.clone()), first.part(range.clone()), second.part(range.clone())) };
-        let gradients = &gradients[range];
-        vectorized(
-            #[inline(always)]
-            || {
-                for (((weight, first), second), &gradient) in weights.iter_mut().zip(first).zip(second).zip(gradients) {
-                    update(weight, first, second, gradient);
-                }
-            },
-        );
-    })
+impl<const STATES: usize> Arena<'_, STATES> {
+    /// Runs `update` for each weight, its states and its gradient, to which weight decay was added.
+    #[inline(always)]
+    fn each(self, decay: f32, update: impl Fn(&mut f32, [&mut f32; STATES], f32) + Copy + Sync) -> Result<()> {
+        let (weights, states) = (Parts::new(self.weights), self.states.map(Parts::new));
+        self.run.ranges(self.gradients.len(), TILE, |range| {
+            let gradients = &self.gradients[range.clone()];
+            // SAFETY: the ranges of different tiles do not overlap.
+            let weights = unsafe { weights.part(range.clone()) };
+            // SAFETY: as above.
+            let states = states.each_ref().map(|state| unsafe { state.part(range.clone()) });
+            vectorized(
+                #[inline(always)]
+                move || {
+                    // All of one length, which the compiler sees.
+                    let count = gradients.len();
+                    let (weights, mut states) = (&mut weights[..count], states.map(|state| &mut state[..count]));
+                    for index in 0..count {
+                        let (weight, gradient) = (&mut weights[index], gradients[index]);
+                        // Without decay an infinite weight does not reach its gradient.
+                        let gradient = if decay == 0.0 { gradient } else { gradient + decay * *weight };
+                        update(weight, states.each_mut().map(|state| &mut state[index]), gradient);
+                    }
+                },
+            );
+        })
+    }
 }

@@ -7,6 +7,8 @@
 //! The statistics are taken in one pass, of differences from a value near the mean: the mean of the channel in the first
 //! image or images. That is as accurate as two passes unless those are very far from all others.
 
+use std::ops::Range;
+
 use super::{near, results, statistics};
 use crate::device::cpu::memory::{Input, Output};
 use crate::error::Result;
@@ -161,13 +163,50 @@ impl Channel {
     }
 }
 
+/// Mean and variance of every channel.
+enum Moments<'a> {
+    /// Of the batch: each tile takes those of its channels and writes them here.
+    OfBatch {
+        mean: Parts<'a, f32>,
+        variance: Parts<'a, f32>,
+    },
+    Given {
+        mean: &'a [f32],
+        variance: &'a [f32],
+    },
+}
+
+impl Moments<'_> {
+    /// Those of some channels; `take` writes them where they are not given. Only the tile of these channels may ask.
+    #[inline(always)]
+    fn of(&self, channels: Range<usize>, take: impl FnOnce(&mut [f32], &mut [f32])) -> (&[f32], &[f32]) {
+        match self {
+            Self::OfBatch { mean, variance } => {
+                // SAFETY: each channel belongs to one tile.
+                let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels)) };
+                take(mean, variance);
+                (mean, variance)
+            }
+            Self::Given { mean, variance } => (&mean[channels.clone()], &variance[channels]),
+        }
+    }
+}
+
 /// The tensors of a forward pass.
 struct Forward<'a> {
     x: &'a [f32],
     scale: &'a [f32],
     shift: &'a [f32],
+    moments: Moments<'a>,
     y: Parts<'a, f32>,
     epsilon: f32,
+}
+
+impl Forward<'_> {
+    #[inline(always)]
+    fn channel(&self, index: usize, mean: f32, variance: f32) -> Channel {
+        Channel::new(mean, variance, self.epsilon, self.scale[index], self.shift[index])
+    }
 }
 
 /// The tensors of a backward pass.
@@ -210,21 +249,9 @@ pub(in super::super) fn batch(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
-    let batch = Batch::of(&inputs[0].layout.shape);
     let [y, mean, variance] = results(outputs)?;
-    let forward = Forward {
-        x: inputs[0].floats()?,
-        scale: inputs[1].floats()?,
-        shift: inputs[2].floats()?,
-        y: Parts::new(y.floats()?),
-        epsilon: op.epsilon,
-    };
-    let (mean, variance) = (Parts::new(mean.floats()?), Parts::new(variance.floats()?));
-    with_activation!(op.activation, |activation| if batch.plane >= LONG {
-        planes::forward(batch, &forward, &mean, &variance, activation, run)
-    } else {
-        lanes::forward(batch, &forward, &mean, &variance, activation, run)
-    })
+    let moments = Moments::OfBatch { mean: Parts::new(mean.floats()?), variance: Parts::new(variance.floats()?) };
+    forward(inputs, y, moments, op.epsilon, op.activation, run)
 }
 
 pub(in super::super) fn batch_inference(
@@ -233,19 +260,31 @@ pub(in super::super) fn batch_inference(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
+    let moments = Moments::Given { mean: inputs[3].floats()?, variance: inputs[4].floats()? };
+    forward(inputs, &mut outputs[0], moments, op.epsilon, op.activation, run)
+}
+
+fn forward(
+    inputs: &[Input<'_>],
+    y: &mut Output<'_>,
+    moments: Moments<'_>,
+    epsilon: f32,
+    activation: Option<Unary>,
+    run: &Run<'_>,
+) -> Result<()> {
     let batch = Batch::of(&inputs[0].layout.shape);
     let forward = Forward {
         x: inputs[0].floats()?,
         scale: inputs[1].floats()?,
         shift: inputs[2].floats()?,
-        y: Parts::new(outputs[0].floats()?),
-        epsilon: op.epsilon,
+        moments,
+        y: Parts::new(y.floats()?),
+        epsilon,
     };
-    let (mean, variance) = (inputs[3].floats()?, inputs[4].floats()?);
-    with_activation!(op.activation, |activation| if batch.plane >= LONG {
-        planes::inference(batch, &forward, mean, variance, activation, run)
+    with_activation!(activation, |activation| if batch.plane >= LONG {
+        planes::forward(batch, &forward, activation, run)
     } else {
-        lanes::inference(batch, &forward, mean, variance, activation, run)
+        lanes::forward(batch, &forward, activation, run)
     })
 }
 

@@ -1,4 +1,7 @@
 //! Two words of random bits to two normal numbers (Box and Muller), in plain arithmetic that is vectorized.
+//!
+//! The logarithm is not that of [`math`](super::super::math): another polynomial would give every seed other numbers,
+//! and this one has no cases for what cannot come here.
 
 use super::{LANES, Lanes, UNIT};
 

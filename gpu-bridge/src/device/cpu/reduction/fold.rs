@@ -72,6 +72,17 @@ fn total(x: &[f32], term: impl Fn(f32) -> f32) -> f64 {
     total
 }
 
+/// The sum of `term` over each column of rows that lie `stride` apart.
+#[inline(always)]
+fn column_totals(x: &[f32], stride: usize, totals: &mut [f32], term: impl Fn(f32) -> f32) {
+    totals.fill(0.0);
+    for row in x.chunks(stride) {
+        for (total, &x) in totals.iter_mut().zip(row) {
+            *total += term(x);
+        }
+    }
+}
+
 /// Sums, and what comes of them when they are divided by the count.
 #[derive(Clone, Copy)]
 pub(super) struct Sum {
@@ -88,12 +99,7 @@ impl Fold for Sum {
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], _: &mut [f32]) {
-        first.fill(0.0);
-        for row in x.chunks(stride) {
-            for (sum, &x) in first.iter_mut().zip(row) {
-                *sum += x;
-            }
-        }
+        column_totals(x, stride, first, |x| x);
     }
 
     #[inline(always)]
@@ -120,12 +126,7 @@ impl Fold for SumSquares {
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], _: &mut [f32]) {
-        first.fill(0.0);
-        for row in x.chunks(stride) {
-            for (sum, &x) in first.iter_mut().zip(row) {
-                *sum += x * x;
-            }
-        }
+        column_totals(x, stride, first, |x| x * x);
     }
 
     #[inline(always)]
@@ -158,7 +159,7 @@ impl Fold for Variance {
 
     #[inline(always)]
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], second: &mut [f32]) {
-        Sum { mean: true }.columns(x, stride, first, second);
+        column_totals(x, stride, first, |x| x);
         let share = 1.0 / x.len().div_ceil(stride) as f32;
         for sum in &mut *first {
             *sum *= share;

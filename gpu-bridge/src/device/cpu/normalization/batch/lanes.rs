@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{Activation, Backward, Batch, Channel, Forward, near, statistics};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::Run;
 
 /// The least lanes of a tile.
 const LEAST: usize = 64;
@@ -49,69 +49,42 @@ fn split<const N: usize>(scratch: &mut [f32]) -> [&mut [f32]; N] {
     })
 }
 
-pub(super) fn forward(
-    batch: Batch,
-    tensors: &Forward<'_>,
-    mean: &Parts<'_, f32>,
-    variance: &Parts<'_, f32>,
-    activation: impl Activation,
-    run: &Run<'_>,
-) -> Result<()> {
-    let plane = batch.plane;
+pub(super) fn forward(batch: Batch, tensors: &Forward<'_>, activation: impl Activation, run: &Run<'_>) -> Result<()> {
     batch.groups(
         3,
         run,
         #[inline(always)]
         |channels, scratch| {
-            // SAFETY: each channel belongs to one tile.
-            let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels.clone())) };
-            let [nears, totals, squares] = split(scratch);
-            let first = channels.start * plane;
-            // A few images give a better value near the mean than one, where a channel has few places.
-            let images = batch.images.min(16);
-            lane_sums(batch, [tensors.x], first, images, [], [&mut *totals, &mut *squares], |[x], []| [x, 0.0]);
-            for (nears, totals) in nears.chunks_exact_mut(plane).zip(totals.chunks_exact(plane)) {
-                nears.fill(near(total(totals) / (images * plane) as f64));
-            }
-            lane_sums(
-                batch,
-                [tensors.x],
-                first,
-                batch.images,
-                [nears],
-                [&mut *totals, &mut *squares],
-                |[x], [near]| {
-                    let difference = x - near;
-                    [difference, difference * difference]
-                },
+            let first = channels.start * batch.plane;
+            let (mean, variance) = tensors.moments.of(
+                channels.clone(),
+                #[inline(always)]
+                |mean, variance| take_statistics(batch, tensors.x, first, scratch, mean, variance),
             );
-            let channels_of =
-                nears.chunks_exact(plane).zip(totals.chunks_exact(plane)).zip(squares.chunks_exact(plane));
-            for (((nears, totals), squares), (mean, variance)) in channels_of.zip(mean.iter_mut().zip(&mut *variance)) {
-                (*mean, *variance) = statistics(nears[0], total(totals), total(squares), batch.count());
-            }
             normalize(batch, tensors, channels, mean, variance, scratch, activation);
         },
     )
 }
 
-pub(super) fn inference(
-    batch: Batch,
-    tensors: &Forward<'_>,
-    mean: &[f32],
-    variance: &[f32],
-    activation: impl Activation,
-    run: &Run<'_>,
-) -> Result<()> {
-    batch.groups(
-        3,
-        run,
-        #[inline(always)]
-        |channels, scratch| {
-            let (mean, variance) = (&mean[channels.clone()], &variance[channels.clone()]);
-            normalize(batch, tensors, channels, mean, variance, scratch, activation);
-        },
-    )
+/// Of the channels from lane `first` on.
+#[inline(always)]
+fn take_statistics(batch: Batch, x: &[f32], first: usize, scratch: &mut [f32], mean: &mut [f32], variance: &mut [f32]) {
+    let plane = batch.plane;
+    let [nears, totals, squares] = split(scratch);
+    // A few images give a better value near the mean than one, where a channel has few places.
+    let images = batch.images.min(16);
+    lane_sums(batch, [x], first, images, [], [&mut *totals, &mut *squares], |[x], []| [x, 0.0]);
+    for (nears, totals) in nears.chunks_exact_mut(plane).zip(totals.chunks_exact(plane)) {
+        nears.fill(near(total(totals) / (images * plane) as f64));
+    }
+    lane_sums(batch, [x], first, batch.images, [nears], [&mut *totals, &mut *squares], |[x], [near]| {
+        let difference = x - near;
+        [difference, difference * difference]
+    });
+    let channels = nears.chunks_exact(plane).zip(totals.chunks_exact(plane)).zip(squares.chunks_exact(plane));
+    for (((nears, totals), squares), (mean, variance)) in channels.zip(mean.iter_mut().zip(variance)) {
+        (*mean, *variance) = statistics(nears[0], total(totals), total(squares), batch.count());
+    }
 }
 
 #[inline(always)]
@@ -129,24 +102,34 @@ fn normalize(
     scratch: &mut [f32],
     activation: impl Activation,
 ) {
-    let plane = batch.plane;
     let [means, factors, shifts] = split(scratch);
-    for (at, index) in channels.clone().enumerate() {
-        let (scale, shift) = (tensors.scale[index], tensors.shift[index]);
-        let channel = Channel::new(mean[at], variance[at], tensors.epsilon, scale, shift);
-        let lanes = at * plane..(at + 1) * plane;
-        means[lanes.clone()].fill(channel.mean);
-        factors[lanes.clone()].fill(channel.rstd * channel.scale);
-        shifts[lanes].fill(channel.shift);
-    }
+    let constants = [&mut *means, &mut *factors, &mut *shifts];
+    spread(batch, channels.clone(), constants, |at, index| tensors.channel(index, mean[at], variance[at]));
     for image in 0..batch.images {
-        let start = image * batch.lanes() + channels.start * plane;
+        let start = image * batch.lanes() + channels.start * batch.plane;
         // SAFETY: each channel belongs to one tile.
         let y = unsafe { tensors.y.part(start..start + means.len()) };
         let x = &tensors.x[start..start + means.len()];
         for ((((y, &x), &mean), &factor), &shift) in y.iter_mut().zip(x).zip(&*means).zip(&*factors).zip(&*shifts) {
             *y = activation.apply((x - mean) * factor + shift);
         }
+    }
+}
+
+/// Writes what normalizes each channel to all of its lanes: means, factors and shifts.
+#[inline(always)]
+fn spread(
+    batch: Batch,
+    channels: Range<usize>,
+    [means, factors, shifts]: [&mut [f32]; 3],
+    channel: impl Fn(usize, usize) -> Channel,
+) {
+    for (at, index) in channels.enumerate() {
+        let channel = channel(at, index);
+        let lanes = at * batch.plane..(at + 1) * batch.plane;
+        means[lanes.clone()].fill(channel.mean);
+        factors[lanes.clone()].fill(channel.rstd * channel.scale);
+        shifts[lanes].fill(channel.shift);
     }
 }
 
@@ -222,13 +205,8 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
             let (dscale, dshift) =
                 unsafe { (tensors.dscale.part(channels.clone()), tensors.dshift.part(channels.clone())) };
             let [means, factors, shifts, alongs, directs] = split(scratch);
-            for (at, index) in channels.clone().enumerate() {
-                let channel = tensors.channel(index);
-                let lanes = at * plane..(at + 1) * plane;
-                means[lanes.clone()].fill(channel.mean);
-                factors[lanes.clone()].fill(channel.rstd * channel.scale);
-                shifts[lanes].fill(channel.shift);
-            }
+            let constants = [&mut *means, &mut *factors, &mut *shifts];
+            spread(batch, channels.clone(), constants, |_, index| tensors.channel(index));
             let first = channels.start * plane;
             let (means, factors, shifts) = (&*means, &*factors, &*shifts);
             let constants = [means, factors, shifts];

@@ -6,7 +6,7 @@ use super::{Activation, Backward, Batch, Channel, Forward, near, statistics};
 use crate::device::cpu::fold::{sum, sums};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::Run;
 
 impl Batch {
     /// Where a channel lies, image by image.
@@ -18,41 +18,20 @@ impl Batch {
     }
 }
 
-pub(super) fn forward(
-    batch: Batch,
-    tensors: &Forward<'_>,
-    mean: &Parts<'_, f32>,
-    variance: &Parts<'_, f32>,
-    activation: impl Activation,
-    run: &Run<'_>,
-) -> Result<()> {
+pub(super) fn forward(batch: Batch, tensors: &Forward<'_>, activation: impl Activation, run: &Run<'_>) -> Result<()> {
     run.ranges(batch.channels, batch.grain(0), |channels| {
-        // SAFETY: each channel belongs to one tile.
-        let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels.clone())) };
         vectorized(
             #[inline(always)]
             || {
-                for ((index, mean), variance) in channels.zip(mean).zip(variance) {
-                    (*mean, *variance) = channel_statistics(batch, tensors.x, index);
-                    normalize(batch, tensors, index, *mean, *variance, activation);
+                for index in channels {
+                    let (mean, variance) = tensors.moments.of(
+                        index..index + 1,
+                        #[inline(always)]
+                        |mean, variance| (mean[0], variance[0]) = channel_statistics(batch, tensors.x, index),
+                    );
+                    normalize(batch, tensors, index, tensors.channel(index, mean[0], variance[0]), activation);
                 }
             },
-        );
-    })
-}
-
-pub(super) fn inference(
-    batch: Batch,
-    tensors: &Forward<'_>,
-    mean: &[f32],
-    variance: &[f32],
-    activation: impl Activation,
-    run: &Run<'_>,
-) -> Result<()> {
-    run.ranges(batch.channels, batch.grain(0), |channels| {
-        vectorized(
-            #[inline(always)]
-            || channels.for_each(|index| normalize(batch, tensors, index, mean[index], variance[index], activation)),
         );
     })
 }
@@ -71,14 +50,14 @@ fn channel_statistics(batch: Batch, x: &[f32], channel: usize) -> (f32, f32) {
 }
 
 #[inline(always)]
-fn normalize(batch: Batch, tensors: &Forward<'_>, index: usize, mean: f32, variance: f32, activation: impl Activation) {
-    let channel = Channel::new(mean, variance, tensors.epsilon, tensors.scale[index], tensors.shift[index]);
-    let factor = channel.rstd * channel.scale;
+fn normalize(batch: Batch, tensors: &Forward<'_>, index: usize, channel: Channel, activation: impl Activation) {
+    let Channel { mean, rstd, scale, shift } = channel;
+    let factor = rstd * scale;
     for plane in batch.planes(index) {
         // SAFETY: each channel belongs to one tile.
         let y = unsafe { tensors.y.part(plane.clone()) };
         for (y, &x) in y.iter_mut().zip(&tensors.x[plane]) {
-            *y = activation.apply((x - mean) * factor + channel.shift);
+            *y = activation.apply((x - mean) * factor + shift);
         }
     }
 }
