@@ -100,7 +100,7 @@ impl Turns {
         state.engaged.remove(&member);
         state.shares.leave(member);
         self.dispatch(&mut state);
-        debug_assert!(state.shares.len() > 0 || state.free == self.cores, "all cores are back");
+        debug_assert!(!state.shares.is_empty() || state.free == self.cores, "all cores are back");
     }
 
     pub fn is_contended(&self) -> bool {
