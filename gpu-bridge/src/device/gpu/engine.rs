@@ -3,6 +3,9 @@
 //! Whose turn it is, is decided by the device time that each session has used, by weight ([`Shares`]). Two batches are at
 //! the GPU at a time, so that it has something to do while the next is encoded. Errors go to the session whose batch it
 //! was. When the device is lost, everybody is told, and the thread ends: a new device has a new one.
+//!
+//! An owner that reads the result of each batch before it asks for the next has nothing waiting most of the time. It
+//! still competes: while its batch is at the GPU, and for [`GRACE`] after, nobody who is owed less goes before it.
 
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU32;
@@ -10,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::live::Live;
 use super::ring::{Ring, Slot};
@@ -20,6 +23,9 @@ use crate::share::{Member, Shares};
 
 /// Batches at the GPU at a time.
 const IN_FLIGHT: usize = 2;
+
+/// How long a turn is kept for an owner that is between two batches while others wait.
+const GRACE: Duration = Duration::from_micros(500);
 
 pub(super) struct Engine {
     live: Arc<Live>,
@@ -43,7 +49,21 @@ struct State {
 #[derive(Default)]
 struct Waiting {
     batches: VecDeque<Batch>,
+    /// Batches at the GPU.
+    in_flight: usize,
+    /// When the last of them came back.
+    since: Option<Instant>,
     leaving: bool,
+}
+
+/// Whose batch is next.
+enum Pick {
+    Batch(Member, Batch),
+    /// The one that is owed most has its batch at the GPU.
+    Hold,
+    /// The one that is owed most may be about to ask for more, until then.
+    Until(Instant),
+    Nobody,
 }
 
 /// What was done so far.
@@ -94,7 +114,7 @@ impl Engine {
         if let Some(waiting) = state.waiting.get_mut(&member) {
             waiting.leaving = true;
         }
-        state.tidy(member);
+        state.forget_if_gone(member);
         self.queue.wake.notify_all();
     }
 
@@ -133,22 +153,44 @@ impl Queue {
 
 impl State {
     /// The next batch of whoever is owed most.
-    fn next(&mut self) -> Option<(Member, Batch)> {
-        let member = self.shares.next()?;
-        let batch = self.waiting.get_mut(&member).and_then(|waiting| waiting.batches.pop_front());
-        self.tidy(member);
-        batch.map(|batch| (member, batch))
+    fn pick(&mut self) -> Pick {
+        let now = Instant::now();
+        while let Some(member) = self.shares.next() {
+            let Some(waiting) = self.waiting.get_mut(&member) else {
+                self.shares.leave(member);
+                continue;
+            };
+            if let Some(batch) = waiting.batches.pop_front() {
+                waiting.in_flight += 1;
+                return Pick::Batch(member, batch);
+            }
+            if waiting.in_flight > 0 {
+                return Pick::Hold;
+            }
+            match waiting.since.map(|since| since + GRACE) {
+                Some(end) if end > now && !waiting.leaving && !self.stop => return Pick::Until(end),
+                _ => self.shares.idle(member),
+            }
+        }
+        Pick::Nobody
     }
 
-    /// A member without work does not compete; one that left and has none is forgotten.
-    fn tidy(&mut self, member: Member) {
-        let Some(waiting) = self.waiting.get(&member) else { return };
-        if waiting.batches.is_empty() {
-            self.shares.idle(member);
-            if waiting.leaving {
-                self.waiting.remove(&member);
-                self.shares.leave(member);
-            }
+    /// A batch has come back.
+    fn returned(&mut self, member: Member, used: Duration) {
+        self.shares.charge(member, used);
+        if let Some(waiting) = self.waiting.get_mut(&member) {
+            waiting.in_flight -= 1;
+            waiting.since = Some(Instant::now());
+        }
+        self.forget_if_gone(member);
+    }
+
+    /// A member that left is forgotten once it has nothing to do any more.
+    fn forget_if_gone(&mut self, member: Member) {
+        let gone = |waiting: &Waiting| waiting.leaving && waiting.batches.is_empty() && waiting.in_flight == 0;
+        if self.waiting.get(&member).is_some_and(gone) {
+            self.waiting.remove(&member);
+            self.shares.leave(member);
         }
     }
 }
@@ -204,21 +246,20 @@ impl Owner {
     fn next(&mut self) -> Next {
         let mut state = self.queue.lock();
         loop {
-            if self.in_flight.len() < IN_FLIGHT
-                && let Some((member, batch)) = state.next()
-            {
-                return Next::Submit(member, batch);
-            }
-            if !self.in_flight.is_empty() {
+            if self.live.faults.is_lost() || self.in_flight.len() == IN_FLIGHT {
                 return Next::Retire;
             }
-            if state.stop {
-                return Next::Stop;
-            }
-            state = self.queue.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
-            if self.live.faults.is_lost() {
-                return Next::Retire;
-            }
+            let pick = state.pick();
+            state = match pick {
+                Pick::Batch(member, batch) => return Next::Submit(member, batch),
+                _ if !self.in_flight.is_empty() => return Next::Retire,
+                Pick::Until(end) => {
+                    let left = end.saturating_duration_since(Instant::now());
+                    self.queue.wake.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+                Pick::Hold | Pick::Nobody if state.stop => return Next::Stop,
+                Pick::Hold | Pick::Nobody => self.queue.wake.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
@@ -227,10 +268,12 @@ impl Owner {
         let since = Instant::now();
         if batch.commands.is_empty() && batch.reply.is_none() {
             self.free(&batch);
+            self.queue.lock().returned(member, Duration::ZERO);
             return;
         }
         let Some(slot) = self.ring.take() else {
             batch.fail(&Error::Internal { op: "submit", reason: "no staging buffers are left".into() });
+            self.queue.lock().returned(member, Duration::ZERO);
             return;
         };
         let live = Arc::clone(&self.live);
@@ -251,6 +294,7 @@ impl Owner {
                 };
                 batch.fail(&error);
                 self.ring.give(slot);
+                self.queue.lock().returned(member, Duration::ZERO);
             }
         }
     }
@@ -268,7 +312,7 @@ impl Owner {
         }
         match slot.finish(&self.live, &batch, since.elapsed()) {
             Ok(finished) => {
-                self.queue.lock().shares.charge(member, finished.time);
+                self.queue.lock().returned(member, finished.time);
                 batch.progress.charge(finished.time);
                 batch.progress.found(finished.found);
                 if let Some(reply) = &batch.reply {
