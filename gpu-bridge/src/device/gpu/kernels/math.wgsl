@@ -164,7 +164,7 @@ fn rsqrt_(x: f32) -> f32 {
     return divide_(1.0, sqrt_(x));
 }
 
-// `x^y`, within 1 ulp. What IEEE 754 says holds: anything to the power 0 and 1 to any power are 1, and a negative base
+// `x^y`, within 1.25 ulp. What IEEE 754 says holds: anything to the power 0 and 1 to any power are 1, and a negative base
 // takes integer powers only.
 //
 // An error in the logarithm grows with the exponent, so the logarithm is a sum of two numbers: one of 12 digits, and the
