@@ -17,7 +17,7 @@ mod scatter;
 mod scratch;
 mod top;
 
-pub(super) use scatter::{Scatter, Source};
+pub(super) use scatter::{Cut, Scatter, Source};
 pub(super) use scratch::Scratch;
 
 pub(super) fn run(call: Call<'_>, op: &Op) -> Result<()> {
