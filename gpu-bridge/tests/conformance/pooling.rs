@@ -81,6 +81,7 @@ pub fn cases() -> Vec<Case> {
         ([40, 30, 7, 7], 3, 3),
         ([0, 2, 3, 3], 1, 1),
         ([20, 500, 4, 4], 1, 1),
+        ([2, 3, 20, 17], 1, 1),
     ] {
         let x = apart(&shape);
         let pooled = adaptive(&x, height, width);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use weft_gpu::device::cpu::Cpu;
+use weft_gpu::device::{Device, Kind};
 use weft_gpu::op::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign, Op};
 use weft_gpu::{Context, Crew, DType, Error, Limits, Tensor};
 
@@ -267,19 +268,30 @@ pub fn refusals() -> Vec<Refusal> {
 }
 
 fn context() -> Context {
-    Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(2)), Limits::default())
+    on(Arc::new(Cpu::new()))
+}
+
+fn on(device: Arc<dyn Device>) -> Context {
+    Context::new(device, Arc::new(Crew::new(2)), Limits::default())
+}
+
+/// The same on a GPU, by the kernels for either class of them.
+fn gpu_contexts() -> [Context; 2] {
+    [None, Some(Kind::Discrete)].map(|kind| on(crate::gpu(kind)))
 }
 
 /// What each of the three products says of these offsets and columns, for three rows and four columns.
-fn hostile(offsets: &[u32], columns: &[u32]) -> Vec<Error> {
-    let context = context();
+fn hostile(context: &Context, offsets: &[u32], columns: &[u32]) -> Vec<Error> {
     let offsets = context.tensor(&[offsets.len()], offsets).unwrap();
     let columns = context.tensor(&[columns.len()], columns).unwrap();
     let values = context.zeros(&columns.shape()).unwrap();
     let mut errors = Vec::new();
     for wide in [1, 2, 20] {
         let (x, r) = (context.zeros(&[4, wide]).unwrap(), context.zeros(&[3, wide]).unwrap());
-        let run = |op: Op, inputs: [&Tensor; 4]| context.run(op, &inputs).unwrap_err();
+        let run = |op: Op, inputs: [&Tensor; 4]| {
+            // What only shows while it runs may be told by the next read.
+            context.run(op, &inputs).and_then(|outputs| outputs[0].read(0, &mut [])).unwrap_err()
+        };
         errors.push(run(CsrMatMul.into(), [&offsets, &columns, &values, &x]));
         errors.push(run(CsrTransposedMatMul { columns: 4 }.into(), [&offsets, &columns, &values, &r]));
         errors.push(run(CsrValuesGradient.into(), [&offsets, &columns, &x, &r]));
@@ -297,8 +309,11 @@ fn offsets_that_are_no_rows_are_refused() {
         ([0, 1, 2, 3], "the last offset is 3, there are 4 stored values"),
         ([0, 1, 2, u32::MAX], "there are 4 stored values"),
     ] {
-        for error in hostile(&offsets, &[0, 1, 2, 3]) {
-            assert!(error.to_string().contains(says), "{offsets:?}: {error}");
+        let [software, hardware] = gpu_contexts();
+        for context in [context(), software, hardware] {
+            for error in hostile(&context, &offsets, &[0, 1, 2, 3]) {
+                assert!(error.to_string().contains(says), "{offsets:?}: {error}");
+            }
         }
     }
 }
@@ -306,9 +321,30 @@ fn offsets_that_are_no_rows_are_refused() {
 #[test]
 fn columns_that_are_not_there_are_refused_and_the_first_is_named() {
     for columns in [[0, 4, 9, 0], [3, 2, 4, u32::MAX]] {
-        for error in hostile(&[0, 2, 2, 4], &columns) {
+        for error in hostile(&context(), &[0, 2, 2, 4], &columns) {
             assert!(matches!(error, Error::IndexOutOfRange { what: "column", index: 4, count: 4, .. }), "{error}");
         }
+        // Which of several a GPU finds first is chance.
+        for context in gpu_contexts() {
+            for error in hostile(&context, &[0, 2, 2, 4], &columns) {
+                assert!(matches!(error, Error::IndexOutOfRange { what: "column", count: 4, .. }), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_overlap_are_refused_before_they_are_multiplied() {
+    // Half of these rows have all stored values: that would be more work than a GPU gets done before it is reset.
+    let stored = 1 << 18;
+    let offsets: Vec<u32> = (0..=stored + 1).map(|row| if row % 2 == 0 { 0 } else { stored }).collect();
+    for context in gpu_contexts() {
+        let offsets = context.tensor(&[offsets.len()], &offsets).unwrap();
+        let columns = context.full(&[stored as usize], DType::U32, 0.0).unwrap();
+        let (values, x) = (context.zeros(&columns.shape()).unwrap(), context.zeros(&[4]).unwrap());
+        let product = values.csr_matmul(&offsets, &columns, &x).unwrap();
+        let error = product.read(0, &mut []).unwrap_err();
+        assert!(error.to_string().contains("the offsets fall at row"), "{error}");
     }
 }
 

@@ -112,7 +112,8 @@ impl<'a> Launch<'a> {
         Ok(self)
     }
 
-    /// Lets the kernel say `out_of_range(index)` of an index that is not below `count`.
+    /// Lets the kernel say `out_of_range(index)` of an index that is not below `count`. In a `what` that is a whole
+    /// sentence, `{index}` and `{count}` stand for the two numbers, and the error says no more than that.
     pub(super) fn checked(mut self, what: &'static str, count: usize, dtype: crate::DType) -> Self {
         self.slots.push(Slot { name: "fault", packing: Packing::Atomic, pieces: 1, walked: false });
         self.regions.push(self.core.fault_region());

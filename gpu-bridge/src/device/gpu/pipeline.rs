@@ -28,9 +28,10 @@ pub(super) const LANES: u32 = 64;
 const COMMON: &str = include_str!("common.wgsl");
 
 /// For kernels that are launched with `checked`: the first index that is out of range is told to the host.
-const OUT_OF_RANGE: &str = "fn out_of_range(index: u32) { if (atomicAdd(&fault_0[0], 1u) == 0u) {\n\
-    atomicStore(&fault_0[1], parameters.fault_code); atomicStore(&fault_0[2], index);\n\
-    atomicStore(&fault_0[3], parameters.fault_count); } }\n";
+const OUT_OF_RANGE: &str = "fn wrong(code: u32, index: u32) { if (atomicAdd(&fault_0[0], 1u) == 0u) {\n\
+    atomicStore(&fault_0[1], code); atomicStore(&fault_0[2], index);\n\
+    atomicStore(&fault_0[3], parameters.fault_count); } }\n\
+    fn out_of_range(index: u32) { wrong(parameters.fault_code, index); }\n";
 
 /// Text that computes something.
 #[derive(Debug)]

@@ -344,6 +344,11 @@ impl Core {
         let codes = self.codes.lock().unwrap_or_else(PoisonError::into_inner);
         let &(op, what, dtype) = codes.get(code as usize).unwrap_or(&("kernel", "index", DType::U32));
         let index = if dtype == DType::I32 { i64::from(index as i32) } else { i64::from(index) };
+        // A whole sentence stands for itself.
+        if what.contains("{index}") {
+            let reason = what.replace("{index}", &index.to_string()).replace("{count}", &count.to_string());
+            return Error::BadArgument { op, reason };
+        }
         Error::IndexOutOfRange { op, what, index, count: count as usize }
     }
 

@@ -8,7 +8,7 @@ use crate::case::{Case, EXACT, Refusal, f32, of, within};
 
 pub fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    let sizes: [(&[usize], usize); 9] = [
+    let sizes: [(&[usize], usize); 10] = [
         (&[1], 1),
         (&[5], 5),
         (&[0, 4], 2),
@@ -18,6 +18,7 @@ pub fn cases() -> Vec<Case> {
         (&[500, 100], 5),
         (&[70_001], 40),
         (&[70_001], 7),
+        (&[3, 2500], 700),
     ];
     for (sizes, count) in sizes {
         // Few enough elements are all different, by more than a finite difference.
@@ -38,7 +39,7 @@ pub fn cases() -> Vec<Case> {
         });
         cases.push(Case::new(TopK { count }, &[x], EXACT, move |x| top(&x[0], count)));
     }
-    for (sizes, size) in [(&[2, 3][..], 5), (&[3], 1), (&[0, 2], 4), (&[2, 0], 0), (&[2000, 3], 50)] {
+    for (sizes, size) in [(&[2, 3][..], 5), (&[3], 1), (&[0, 2], 4), (&[2, 0], 0), (&[2000, 3], 50), (&[3, 100], 150)] {
         let indices = Array::integers(sizes, DType::U32, 22, size);
         let dy = Array::noise(sizes, 23, -1.0, 1.0);
         cases.push(Case::new(TopKGradient { size }, &[dy, indices], within(1e-6, 1e-6), move |x| {

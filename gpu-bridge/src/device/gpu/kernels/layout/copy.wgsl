@@ -1,5 +1,5 @@
 // Every element as it is.
 
 fn value(i: u32) -> $TYPE {
-    return x_of(i);
+    return x_$AT(i);
 }
