@@ -2,7 +2,7 @@
 
 struct Run { powers: vec2<f32>, sum: f32 }
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     return Run(nothing().xy, 0.0);
 }
 

@@ -2,7 +2,7 @@
 
 struct Run { mean: f32, factor: f32, shift: f32, direct: f32, along: f32 }
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     let rstd = rsqrt_(variance_at(result) + parameters.body.attributes.epsilon);
     return Run(mean_at(result), rstd * scale_at(result), $SHIFT, 0.0, 0.0);
 }

@@ -2,7 +2,7 @@
 
 struct Run { mean: f32, rstd: f32, direct: f32, along: f32 }
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     return Run(mean_at(result), rstd_at(result), 0.0, 0.0);
 }
 

@@ -2,7 +2,7 @@
 
 struct Run { direct: f32, along: f32 }
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     return Run(0.0, 0.0);
 }
 

@@ -2,7 +2,7 @@
 
 alias Run = vec2<f32>;
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     return nothing().xy;
 }
 

@@ -2,7 +2,7 @@
 
 struct Run { value: f32, index: u32 }
 
-fn begin(result: u32) -> Run {
+fn begin(result: u32, state: State) -> Run {
     return Run(0.0, 0xffffffffu);
 }
 
