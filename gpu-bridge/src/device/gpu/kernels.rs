@@ -14,6 +14,7 @@ use crate::shape::{Layout, Shape};
 mod arena;
 mod convolution;
 mod elementwise;
+mod fold;
 mod layout;
 mod loss;
 mod matrix;

@@ -1,0 +1,4 @@
+fn finish(result: u32, state: State) {
+    dshift_put(result, state.x);
+    dscale_put(result, state.y);
+}
