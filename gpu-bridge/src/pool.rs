@@ -110,7 +110,12 @@ impl Pool {
         // A device that cannot be opened (it is lost, and not yet there again) is passed over, if there are others.
         while let Some((slot, reservation)) = self.reserve(&request, &tried, failed.is_some())? {
             match self.0.devices[slot].device.open(weight) {
-                Ok(handle) => return Ok(reservation.grant(handle, request, weight)),
+                Ok(handle) => {
+                    self.0.lock().open(reservation.number, Arc::clone(&handle));
+                    let device = self.0.devices[slot].id;
+                    let Request { tenant, cancel, .. } = request;
+                    return Ok(Lease(Arc::new(Held { tenant, weight, device, cancel, handle, reservation })));
+                }
                 Err(error) => failed = Some(error),
             }
             tried.push(slot);
@@ -131,9 +136,16 @@ impl Pool {
             Err(_) if failed => return Ok(None),
             Err(error) => return Err(error),
         };
-        books.reserve(slot, request.bytes, request.weight);
-        let (pool, bytes, weight) = (Arc::clone(&self.0), request.bytes, request.weight);
-        Ok(Some((slot, Reservation { pool, slot, bytes, weight, entry: None })))
+        let budget = Budget::new(request.bytes);
+        let number = books.enter(Entry {
+            slot,
+            tenant: Arc::clone(&request.tenant),
+            bytes: request.bytes,
+            weight: request.weight,
+            budget: Arc::clone(&budget),
+            handle: None,
+        });
+        Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget })))
     }
 
     /// Who has what at this moment.
@@ -152,38 +164,15 @@ impl Inner {
 /// Bytes of a device that are set aside, until dropped.
 struct Reservation {
     pool: Arc<Inner>,
-    slot: usize,
-    bytes: usize,
-    weight: u32,
-    /// Its number in the books, once a device is open.
-    entry: Option<u64>,
-}
-
-impl Reservation {
-    fn grant(mut self, handle: Arc<dyn Device>, request: Request, weight: NonZeroU32) -> Lease {
-        let budget = Budget::new(self.bytes);
-        let entry = Entry {
-            slot: self.slot,
-            tenant: Arc::clone(&request.tenant),
-            bytes: self.bytes,
-            budget: Arc::clone(&budget),
-            handle: Arc::clone(&handle),
-        };
-        self.entry = Some(self.pool.lock().enter(entry));
-        let device = self.pool.devices[self.slot].id;
-        let Request { tenant, cancel, .. } = request;
-        Lease(Arc::new(Held { tenant, weight, device, cancel, budget, handle, reservation: self }))
-    }
+    /// In the books.
+    number: u64,
+    budget: Arc<Budget>,
 }
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        let entry = {
-            let mut books = self.pool.lock();
-            books.give_back(self.slot, self.bytes, self.weight);
-            self.entry.and_then(|number| books.remove(number))
-        };
-        // The last of the handle may go with it, and closing a device takes locks of its own.
+        let entry = self.pool.lock().remove(self.number);
+        // The last of the handle may go with it, and closing a device takes locks of its own: not under this one.
         drop(entry);
     }
 }
@@ -197,8 +186,8 @@ pub(crate) struct Held {
     weight: NonZeroU32,
     device: DeviceId,
     cancel: Cancel,
-    budget: Arc<Budget>,
     handle: Arc<dyn Device>,
+    /// Last, so that it goes last.
     reservation: Reservation,
 }
 
@@ -208,7 +197,7 @@ impl Held {
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.reservation.budget
     }
 }
 
@@ -223,12 +212,12 @@ impl Lease {
 
     /// What it may use.
     pub fn bytes(&self) -> usize {
-        self.0.reservation.bytes
+        self.0.budget().limit()
     }
 
     /// What its contexts use now.
     pub fn used(&self) -> usize {
-        self.0.budget.used()
+        self.0.budget().used()
     }
 
     pub fn device(&self) -> DeviceId {

@@ -111,8 +111,6 @@ impl Shares {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
     use proptest::prelude::*;
 
     use super::*;

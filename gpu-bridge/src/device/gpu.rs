@@ -26,6 +26,8 @@ mod session;
 mod slab;
 
 pub use adapter::Adapter;
+#[doc(hidden)]
+pub use kernels::naive_matmul;
 
 use engine::Engine;
 use live::Live;

@@ -63,13 +63,15 @@ struct Total {
     weight: u64,
 }
 
-/// One lease.
+/// One lease, or one that is about to be.
 pub(super) struct Entry {
     pub slot: usize,
     pub tenant: Arc<str>,
     pub bytes: usize,
+    pub weight: u32,
     pub budget: Arc<Budget>,
-    pub handle: Arc<dyn Device>,
+    /// Once the device is open.
+    pub handle: Option<Arc<dyn Device>>,
 }
 
 impl Books {
@@ -85,24 +87,29 @@ impl Books {
         self.totals[slot].weight
     }
 
-    pub fn reserve(&mut self, slot: usize, bytes: usize, weight: u32) {
-        self.totals[slot].reserved += bytes;
-        self.totals[slot].weight += u64::from(weight);
-    }
-
-    pub fn give_back(&mut self, slot: usize, bytes: usize, weight: u32) {
-        self.totals[slot].reserved -= bytes;
-        self.totals[slot].weight -= u64::from(weight);
-    }
-
+    /// Sets the entry's bytes aside. They fit: whoever asks has looked, under the same lock.
     pub fn enter(&mut self, entry: Entry) -> u64 {
+        let total = &mut self.totals[entry.slot];
+        total.reserved += entry.bytes;
+        total.weight += u64::from(entry.weight);
         self.numbers += 1;
         self.entries.insert(self.numbers, entry);
         self.numbers
     }
 
+    pub fn open(&mut self, number: u64, handle: Arc<dyn Device>) {
+        if let Some(entry) = self.entries.get_mut(&number) {
+            entry.handle = Some(handle);
+        }
+    }
+
+    /// Gives the entry's bytes back.
     pub fn remove(&mut self, number: u64) -> Option<Entry> {
-        self.entries.remove(&number)
+        let entry = self.entries.remove(&number)?;
+        let total = &mut self.totals[entry.slot];
+        total.reserved -= entry.bytes;
+        total.weight -= u64::from(entry.weight);
+        Some(entry)
     }
 
     /// What stands there, per device.
@@ -113,7 +120,7 @@ impl Books {
             account.reserved += entry.bytes;
             account.used += entry.budget.used();
             account.leases += 1;
-            account.time += entry.handle.time();
+            account.time += entry.handle.as_ref().map_or(Duration::ZERO, |handle| handle.time());
         }
         read
     }

@@ -54,4 +54,4 @@ macro_rules! suite {
 }
 
 // The quantum and the longest tile are a few milliseconds; the rest is for machines that do other things as well.
-suite!(cpu, SharedCpu::new(), Duration::from_millis(30));
+suite!(cpu, SharedCpu::new(), Duration::from_millis(50));

@@ -24,6 +24,8 @@ mod random;
 mod reduction;
 mod sparse;
 
+pub use matrix::naive::naive_matmul;
+
 /// What a kernel is launched with.
 #[derive(Clone, Copy)]
 struct Call<'a> {

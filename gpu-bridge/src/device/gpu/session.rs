@@ -422,6 +422,10 @@ impl Session {
         };
         Ok(Self { core: Arc::new(core), info })
     }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
+    }
 }
 
 impl Device for Session {

@@ -11,7 +11,7 @@ mod function;
 
 pub(super) fn run(call: Call<'_>, op: &Op) -> Result<()> {
     let software = call.is_software();
-    let [inputs @ ..] = call.inputs;
+    let inputs = call.inputs;
     match op {
         Op::Unary(op) => map(call, function::unary(*op, software), &[&inputs[0]]),
         Op::UnaryGradient(op) => map(call, function::unary_gradient(op.0, software), &[&inputs[0], &inputs[1]]),
@@ -76,7 +76,7 @@ fn map<'a>(call: Call<'a>, function: Function, operands: &[&View<'a>]) -> Result
     };
     let fours = shape.elements().is_multiple_of(4) && in_fours(y) && operands.iter().all(|view| in_fours(view));
     let mut launch = call.launch(if fours { &FOURS } else { &EACH }).define("FUNCTION", function.text);
-    // Elements that are not there are not looked at.
+    // What stands for an operand that is not there is not looked at.
     let texts = match operands.len() {
         1 => ["a_of(i), 0.0, 0.0", "let a = a_at4(i); let b = a; let c = a;"],
         2 => ["a_of(i), b_of(i), 0.0", "let a = a_at4(i); let b = b_at4(i); let c = a;"],

@@ -1,3 +1,5 @@
+// What lies there already, one by one; the last may not be there.
+
 fn load(i: u32) -> vec4<f32> {
     let first = i * 4u;
     let last = parameters.body.elements - 1u;
