@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::device::gpu::Gpu;
 use crate::device::gpu::launch::Launch;
 use crate::device::gpu::pipeline::Kernel;
-use crate::device::gpu::session::Session;
+use crate::device::gpu::session::{Mode, Session};
 use crate::device::{Device, Shared, View};
 use crate::dtype::DType;
 use crate::error::Result;
@@ -22,7 +22,7 @@ struct Body {
 
 /// How long a product of square matrices takes with one thread per element: the shortest of `times`, after one to warm up.
 pub fn naive_matmul(gpu: &Gpu, size: usize, times: usize) -> Result<Duration> {
-    let session = Session::open(&gpu.engine()?, NonZeroU32::MIN, gpu.info())?;
+    let session = Session::open(&gpu.engine()?, NonZeroU32::MIN, gpu.info(), Mode::Run)?;
     let layout = Layout::contiguous(Shape::new(&[size, size])?);
     let bytes = 4 * size * size;
     let (a, b, y) = (session.allocate(bytes)?, session.allocate(bytes)?, session.allocate(bytes)?);
