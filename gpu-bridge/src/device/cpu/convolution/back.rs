@@ -72,13 +72,12 @@ pub(super) fn gradient_input(
     let (depth, from, to) = (geometry.depth(), geometry.input_plane(), geometry.output_plane());
     let row_panels = depth.div_ceil(ROWS);
     let panel_floats = outputs * ROWS;
-    let mut packed = run.scratch(groups * row_panels * panel_floats + row_panels * ROWS)?;
+    let mut packed = run.scratch(groups * row_panels * panel_floats + depth)?;
     let (packed, table) = packed.floats().split_at_mut(groups * row_panels * panel_floats);
     pack(geometry, weight, packed);
     let border = Border::new(geometry);
     let table: &mut [u32] = bytemuck::cast_slice_mut(table);
-    // Rows past the last are zeros: they go where the last goes.
-    table.iter_mut().enumerate().for_each(|(row, into)| *into = border.offset(geometry, row.min(depth - 1)) as u32);
+    table.iter_mut().enumerate().for_each(|(row, into)| *into = border.offset(geometry, row) as u32);
     let (packed, table) = (&*packed, &*table);
 
     let images_per_tile = (SMALL_TILE / (to * depth * outputs).max(1)).clamp(1, images);
@@ -155,20 +154,24 @@ fn send(
             }
         }
         let starts = places.map(|(row, column)| row * border.width + column);
-        let panels = weights.chunks_exact(geometry.outputs * ROWS).zip(table.as_chunks::<ROWS>().0);
+        let panels = weights.chunks_exact(geometry.outputs * ROWS).zip(table.chunks(ROWS));
         for (weights, offsets) in panels {
             let mut block: Block = [[0.0; LANES]; ROWS];
             panel::multiply(geometry.outputs, weights, columns, &mut block);
             vectorized(
                 #[inline(always)]
-                || add_block(&block, offsets, starts, sums),
+                || match offsets.first_chunk::<ROWS>() {
+                    Some(offsets) => add_block(&block, offsets, starts, sums),
+                    None => add_block(&block, offsets, starts, sums),
+                },
             );
         }
     }
 }
 
+/// Adds the rows of a block that there are offsets for.
 #[inline(always)]
-fn add_block(block: &Block, offsets: &[u32; ROWS], starts: [usize; 2], sums: &mut [f32]) {
+fn add_block(block: &Block, offsets: &[u32], starts: [usize; 2], sums: &mut [f32]) {
     for (values, offset) in block.iter().zip(offsets) {
         for (values, start) in values.as_chunks::<RUN>().0.iter().zip(starts) {
             if let Some(sums) = sums[start + *offset as usize..].first_chunk_mut::<RUN>() {
