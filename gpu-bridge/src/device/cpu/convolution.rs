@@ -1,10 +1,15 @@
 //! Convolution in two dimensions and its two gradients, by whatever is fastest for the shape.
 //!
+//! - [`trim`]: first, taps that only ever see padding are left out
+//! - [`single`]: images of one pixel
 //! - [`winograd`]: 3 x 3 with stride 1 and enough channels
 //! - [`depthwise`]: one channel per group
 //! - [`shifted`]: other kernels on images that are not too small, and the gradient of the weight there
+//! - [`interleaved`]: small maps of many images
 //! - [`columns`]: everything else forward
-//! - [`scatter`]: the gradient of the input at strides above 1; at stride 1 it is a convolution too
+//! - [`scatter`]: the gradient of the input at strides above 1; at stride 1 it is a convolution too, or [`back`] where
+//!   that would mostly multiply zeros
+//! - [`outer`]: the gradient of the weight where there are enough output channels
 //! - [`weight`]: the gradient of the weight for what is left
 
 use super::memory::{Input, Output};
@@ -13,11 +18,17 @@ use crate::error::Result;
 use crate::op::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 use crate::run::Run;
 use crate::shape::Shape;
+use trim::Trim;
 
+mod back;
 mod columns;
 mod depthwise;
+mod interleaved;
+mod outer;
 mod scatter;
 mod shifted;
+mod single;
+mod trim;
 mod weight;
 mod winograd;
 
@@ -136,9 +147,16 @@ impl Weight<'_> {
 
 pub(super) fn forward(conv: &Conv2d, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let geometry = Geometry::new(conv, &inputs[0].layout.shape, &inputs[1].layout.shape, &outputs[0].layout.shape);
-    let weight = Weight { data: inputs[1].floats()?, reversed: false };
+    let (x, weight) = (inputs[0].floats()?, inputs[1].floats()?);
     let bias = inputs.get(2).map(Input::floats).transpose()?;
-    convolve(&geometry, inputs[0].floats()?, weight, bias, outputs[0].floats()?, run)
+    let y = outputs[0].floats()?;
+    match Trim::new(&geometry) {
+        None => convolve(&geometry, x, Weight { data: weight, reversed: false }, bias, y, run),
+        Some(trim) => {
+            let mut weight = trim.weight(weight, run)?;
+            convolve(&trim.geometry, x, Weight { data: weight.floats(), reversed: false }, bias, y, run)
+        }
+    }
 }
 
 fn convolve(
@@ -159,7 +177,9 @@ fn convolve(
         }
         return Ok(());
     }
-    if depthwise::suits(geometry) && !weight.reversed {
+    if single::suits(geometry) && !weight.reversed {
+        single::forward(geometry, x, weight.data, bias, y, run)
+    } else if depthwise::suits(geometry) && !weight.reversed {
         depthwise::forward(geometry, x, weight.data, bias, y, run)
     } else if winograd::suits(geometry) {
         winograd::forward(geometry, x, weight, bias, y, run)
@@ -169,6 +189,8 @@ fn convolve(
         pack_weight(geometry, weight, packed.floats(), run)?;
         if shifted::suits(geometry) {
             shifted::forward(geometry, x, packed.floats(), bias, y, run)
+        } else if interleaved::suits(geometry) {
+            interleaved::forward(geometry, x, packed.floats(), bias, y, run)
         } else {
             columns::forward(geometry, x, packed.floats(), bias, y, run)
         }
@@ -213,13 +235,24 @@ pub(super) fn gradient_input(
         dx.fill(0.0);
         return Ok(());
     }
-    if depthwise::suits(&geometry) {
-        return depthwise::gradient_input(&geometry, dy, weight, dx, run);
+    match Trim::new(&geometry) {
+        None => spread(&geometry, dy, weight, dx, run),
+        Some(trim) => spread(&trim.geometry, dy, trim.weight(weight, run)?.floats(), dx, run),
+    }
+}
+
+fn spread(geometry: &Geometry, dy: &[f32], weight: &[f32], dx: &mut [f32], run: &Run<'_>) -> Result<()> {
+    if single::suits(geometry) {
+        return single::gradient_input(geometry, dy, weight, dx, run);
+    }
+    if depthwise::suits(geometry) {
+        return depthwise::gradient_input(geometry, dy, weight, dx, run);
     }
     // Near the edges a reversed convolution mostly multiplies zeros.
     match geometry.reversed().filter(|_| 2 * geometry.input_plane() <= 3 * geometry.output_plane()) {
         Some(reversed) => convolve(&reversed, dy, Weight { data: weight, reversed: true }, None, dx, run),
-        None => scatter::gradient_input(&geometry, dy, weight, dx, run),
+        None if back::suits(geometry) => back::gradient_input(geometry, dy, weight, dx, run),
+        None => scatter::gradient_input(geometry, dy, weight, dx, run),
     }
 }
 
@@ -236,13 +269,29 @@ pub(super) fn gradient_weight(
         dw.fill(0.0);
         return Ok(());
     }
-    if depthwise::suits(&geometry) {
-        depthwise::gradient_weight(&geometry, x, dy, dw, run)
-    } else if winograd::suits_weight(&geometry) {
-        winograd::gradient_weight(&geometry, x, dy, dw, run)
+    match Trim::new(&geometry) {
+        None => correlate(&geometry, x, dy, dw, run),
+        Some(trim) => {
+            let mut trimmed = run.scratch(dw.len() / geometry.taps() * trim.geometry.taps())?;
+            correlate(&trim.geometry, x, dy, trimmed.floats(), run)?;
+            trim.restore(trimmed.floats(), dw);
+            Ok(())
+        }
+    }
+}
+
+fn correlate(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
+    if single::suits(geometry) {
+        single::gradient_weight(geometry, x, dy, dw, run)
+    } else if depthwise::suits(geometry) {
+        depthwise::gradient_weight(geometry, x, dy, dw, run)
+    } else if winograd::suits_weight(geometry) {
+        winograd::gradient_weight(geometry, x, dy, dw, run)
     } else {
         let geometry = &geometry.flattened();
-        if shifted::suits(geometry) {
+        if outer::suits(geometry) {
+            outer::gradient_weight(geometry, x, dy, dw, run)
+        } else if shifted::suits_weight(geometry) {
             shifted::gradient_weight(geometry, x, dy, dw, run)
         } else {
             weight::gradient(geometry, x, dy, dw, run)

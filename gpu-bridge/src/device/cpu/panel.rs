@@ -4,6 +4,10 @@
 //! by side, depth after depth. So a kernel can gather what it multiplies straight into place, and nothing is packed
 //! twice.
 
+mod outer;
+
+pub(super) use outer::add_outer;
+
 use super::simd::vectorized;
 
 /// Rows of a block.
@@ -209,25 +213,26 @@ impl<'a> Offsets<'a> {
     }
 }
 
-/// Like [`multiply`] with columns that lie side by side already, each step of the depth at an offset of its own.
+/// Like [`multiply`] with columns that lie side by side already, in two halves, each step of the depth at an offset of
+/// its own.
 #[inline]
-pub(super) fn multiply_at(rows: &[f32], source: &[f32], offsets: Offsets<'_>, block: &mut Block) {
+pub(super) fn multiply_at(rows: &[f32], halves: [&[f32]; 2], offsets: Offsets<'_>, block: &mut Block) {
     let depth = offsets.steps.len();
     let rows = &rows[..depth * ROWS];
-    assert!(offsets.reach + LANES <= source.len(), "every step lies inside the source");
+    assert!(halves.iter().all(|half| offsets.reach + LANES / 2 <= half.len()), "every step lies inside the source");
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
-        return unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), offsets.steps, block) };
+        return unsafe { multiply_at_avx2(rows.as_ptr(), halves.map(<[f32]>::as_ptr), offsets.steps, block) };
     }
     vectorized(
         #[inline(always)]
         || {
             *block = [[0.0; LANES]; ROWS];
             for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
-                let column = &source[offset as usize..][..LANES];
+                let [low, high] = halves.map(|half| &half[offset as usize..][..LANES / 2]);
                 for (sums, &factor) in block.iter_mut().zip(row) {
-                    sums.iter_mut().zip(column).for_each(|(sum, &x)| *sum += factor * x);
+                    sums.iter_mut().zip(low.iter().chain(high)).for_each(|(sum, &x)| *sum += factor * x);
                 }
             }
         },
@@ -235,10 +240,10 @@ pub(super) fn multiply_at(rows: &[f32], source: &[f32], offsets: Offsets<'_>, bl
 }
 
 /// # Safety
-/// The panel has as many steps as there are offsets, and at each there are [`LANES`] elements.
+/// The panel has as many steps as there are offsets, and at each there is half of [`LANES`] elements in both halves.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn multiply_at_avx2(mut rows: *const f32, source: *const f32, offsets: &[u32], block: &mut Block) {
+unsafe fn multiply_at_avx2(mut rows: *const f32, halves: [*const f32; 2], offsets: &[u32], block: &mut Block) {
     use std::arch::x86_64::{
         _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
     };
@@ -246,8 +251,7 @@ unsafe fn multiply_at_avx2(mut rows: *const f32, source: *const f32, offsets: &[
     for &offset in offsets {
         // SAFETY: by the contract.
         unsafe {
-            let columns = source.add(offset as usize);
-            let (low, high) = (_mm256_loadu_ps(columns), _mm256_loadu_ps(columns.add(8)));
+            let [low, high] = halves.map(|half| _mm256_loadu_ps(half.add(offset as usize)));
             for (row, sum) in sums.iter_mut().enumerate() {
                 let factor = _mm256_broadcast_ss(&*rows.add(row));
                 sum[0] = _mm256_fmadd_ps(factor, low, sum[0]);

@@ -1,8 +1,9 @@
 //! Convolution without gathering: every tap sees the same image, shifted.
 //!
 //! An image is copied once with its border of zeros, split by the stride into phases (every second pixel, and so on), so
-//! that what a tap sees from consecutive outputs lies side by side. Outputs are counted through rows as wide as the
-//! copy's; the few past the end of a row are computed and dropped. The gradient of the weight reads the same copy.
+//! that what a tap sees from consecutive outputs lies side by side. Outputs are computed in runs of eight along a row,
+//! two runs at a time, of two rows if they are short; the last run of a row overlaps the one before, or is partly
+//! dropped. The gradient of the weight reads the same copy, through rows as wide as the copy's.
 
 use super::Geometry;
 use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS, Segments};
@@ -24,15 +25,32 @@ const TOGETHER: usize = 32 * 1024;
 /// The longest stride: with a longer one no tap sees most of the copy.
 const LONGEST_STRIDE: usize = 8;
 
+/// Outputs of a run.
+const RUN: usize = LANES / 2;
+
 /// Whether little of the copy and few outputs are wasted.
 pub(super) fn suits(geometry: &Geometry) -> bool {
+    let runs = geometry.to[0].saturating_mul(geometry.to[1].div_ceil(RUN));
+    let lanes = runs.next_multiple_of(2).saturating_mul(RUN);
+    copies(geometry) && geometry.output_plane() >= 2 * LANES && lanes.saturating_mul(2) <= 3 * geometry.output_plane()
+}
+
+/// Whether the gradient of the weight multiplies few zeros.
+pub(super) fn suits_weight(geometry: &Geometry) -> bool {
+    if !copies(geometry) {
+        return false;
+    }
+    let Phased { columns, .. } = Phased::new(geometry);
+    columns >= 3 * LANES && columns.saturating_mul(2) <= 3 * geometry.output_plane()
+}
+
+/// Whether a copy is not much larger than its image.
+fn copies(geometry: &Geometry) -> bool {
     if geometry.stride.iter().any(|&stride| stride > LONGEST_STRIDE) {
         return false;
     }
     let Phased { columns, channel, .. } = Phased::new(geometry);
-    columns >= 3 * LANES
-        && columns.saturating_mul(2) <= 3 * geometry.output_plane()
-        && channel.saturating_mul(geometry.inputs) < 1 << 31
+    columns <= 4 * geometry.output_plane() && channel.saturating_mul(geometry.inputs) < 1 << 31
 }
 
 /// The copy of an image's channels.
@@ -58,7 +76,7 @@ impl Phased {
         Self { height, width, channel, columns: geometry.to[0].saturating_mul(width) }
     }
 
-    /// Floats that hold a group's channels, with room to read a whole panel from the last output on.
+    /// Floats that hold a group's channels, with room to read a whole panel or run from the last output on.
     fn floats(&self, geometry: &Geometry) -> usize {
         geometry.inputs * self.channel + self.columns.next_multiple_of(LANES) - self.columns + LANES
     }
@@ -126,7 +144,7 @@ pub(super) fn forward(
     let offsets = Offsets::new(table);
 
     let row_panels = outputs.div_ceil(ROWS);
-    let work = phased.columns * outputs * depth;
+    let work = geometry.output_plane() * outputs * depth;
     let images_per_tile = (SMALL_TILE / work.max(1)).clamp(1, images);
     let tiles = images.div_ceil(images_per_tile);
     // A large image by itself is cut by its output channels.
@@ -160,34 +178,32 @@ fn convolve(
     bias: Option<&[f32]>,
     y: &mut [f32],
 ) {
-    let (depth, to) = (geometry.depth(), geometry.output_plane());
-    let width = geometry.to[1];
-    let (mut row, mut across) = (0, 0);
-    for column in (0..phased.columns).step_by(LANES) {
-        for (panel, y) in y.chunks_mut(ROWS * to).enumerate() {
+    let (depth, plane) = (geometry.depth(), geometry.output_plane());
+    let [height, width] = geometry.to;
+    let runs_per_row = width.div_ceil(RUN);
+    let runs = height * runs_per_row;
+    // The row and column where a run starts.
+    let place = |run: usize| (run / runs_per_row, (run % runs_per_row * RUN).min(width.saturating_sub(RUN)));
+    let count = width.min(RUN);
+    for run in (0..runs).step_by(2) {
+        // The last run may be by itself: then it is computed twice.
+        let places = [run, (run + 1).min(runs - 1)].map(place);
+        let halves = places.map(|(row, column)| &copy[row * phased.width + column..]);
+        for (panel, y) in y.chunks_mut(ROWS * plane).enumerate() {
             let mut block: Block = [[0.0; LANES]; ROWS];
-            panel::multiply_at(&weights[panel * depth * ROWS..], &copy[column..], offsets, &mut block);
-            for (channel, (y, values)) in y.chunks_exact_mut(to).zip(&block).enumerate() {
+            panel::multiply_at(&weights[panel * depth * ROWS..], halves, offsets, &mut block);
+            for (channel, (y, values)) in y.chunks_exact_mut(plane).zip(&block).enumerate() {
                 let shift = bias.map_or(0.0, |bias| bias[panel * ROWS + channel]);
-                let (mut row, mut across, mut lane) = (row, across, 0);
-                while lane < LANES && row < geometry.to[0] {
-                    let next = (phased.width - across).min(LANES - lane);
-                    if across < width {
-                        let count = next.min(width - across);
-                        let into = &mut y[row * width + across..][..count];
-                        into.iter_mut().zip(&values[lane..]).for_each(|(into, value)| *into = value + shift);
-                    }
-                    lane += next;
-                    across += next;
-                    if across == phased.width {
-                        (row, across) = (row + 1, 0);
+                for ((row, column), values) in places.into_iter().zip(values.as_chunks::<RUN>().0) {
+                    let values = values.map(|value| value + shift);
+                    let at = row * width + column;
+                    // What is written past the end of a short row is overwritten by the next.
+                    match y[at..].first_chunk_mut::<RUN>() {
+                        Some(into) => *into = values,
+                        None => y[at..at + count].copy_from_slice(&values[..count]),
                     }
                 }
             }
-        }
-        across += LANES;
-        while across >= phased.width {
-            (row, across) = (row + 1, across - phased.width);
         }
     }
 }

@@ -30,6 +30,9 @@ const TRANSFORMED: usize = 2 << 20;
 /// Channels below which transforming costs more than it saves.
 const FEW_CHANNELS: usize = 16;
 
+/// What transforming a square of one channel costs, in multiplications.
+const TRANSFORM: usize = 2160;
+
 pub(super) fn suits(geometry: &Geometry) -> bool {
     let squares = geometry.to[0].div_ceil(SIDE) * geometry.to[1].div_ceil(SIDE);
     geometry.kernel == [3, 3]
@@ -40,6 +43,9 @@ pub(super) fn suits(geometry: &Geometry) -> bool {
         && geometry.outputs >= FEW_CHANNELS
         // Squares at the edges are partly wasted.
         && 9 * geometry.output_plane() >= 54 * squares
+        // What is saved goes by the product of the channels, transforms by their sum.
+        && (9 * geometry.output_plane() - POINTS * squares) * geometry.inputs * geometry.outputs
+            >= TRANSFORM * squares * (geometry.inputs + geometry.outputs)
 }
 
 pub(super) fn suits_weight(geometry: &Geometry) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::window::{BLOCK, Windows, block, blocks, part, steps};
+use super::window::{BLOCK, Windows, block, blocks, covering, part, steps};
 use super::{Planes, choose, position_of_largest};
 use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
@@ -18,12 +18,14 @@ pub(in super::super) fn max_gradient(
 ) -> Result<()> {
     let planes = Planes::new(&inputs[0].layout.shape, &inputs[1].layout.shape);
     let windows = Windows { window: *window, planes };
+    // The most common windows once more: the compiler unrolls what it knows the size of.
+    let three = Windows { window: Window { kernel: [3, 3], stride: [2, 2], ..*window }, planes };
     let (x, dy) = (inputs[0].floats()?, inputs[1].floats()?);
     let dx = Parts::new(outputs[0].floats()?);
     let grain = planes.grain();
     let (area, pooled) = (planes.area(), planes.pooled_area());
     let blocks = !windows.whole_columns().is_empty() && u32::try_from(area).is_ok();
-    let floats = if blocks { window.kernel[0].min(planes.height) * (planes.width + 2) } else { 0 };
+    let floats = if blocks { window.kernel[0].min(planes.height) * windows.parted() } else { 0 };
     run.each_with(planes.count.div_ceil(grain), floats, |tile, scratch| {
         let tile = tile * grain..planes.count.min((tile + 1) * grain);
         // SAFETY: each plane belongs to one tile.
@@ -36,6 +38,8 @@ pub(in super::super) fn max_gradient(
                 for ((dx, x), dy) in planes {
                     if windows.quarters() {
                         quarters_gradient(&windows.planes, x, dy, dx);
+                    } else if blocks && three.window == windows.window {
+                        rows_gradient(&three, x, dy, dx, scratch);
                     } else if blocks {
                         rows_gradient(&windows, x, dy, dx, scratch);
                     } else {
@@ -61,12 +65,11 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
         let (upper, lower) = (upper.as_chunks().0, lower.as_chunks().0);
         let (dx_upper, dx_lower) = (dx_upper.as_chunks_mut().0, dx_lower.as_chunks_mut().0);
         for at in blocks(dy.len()) {
-            let (upper, lower, dy) = (block(&upper[at..]), block(&lower[at..]), block(&dy[at..]));
-            let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
-            dx_upper[at..at + BLOCK].copy_from_slice(&dx.map(|dx| dx[0]));
-            dx_lower[at..at + BLOCK].copy_from_slice(&dx.map(|dx| dx[1]));
+            quarter_block::<BLOCK>(&upper[at..], &lower[at..], &dy[at..], &mut dx_upper[at..], &mut dx_lower[at..]);
         }
-        if dy.len() < BLOCK {
+        if dy.len() == BLOCK / 2 {
+            quarter_block::<{ BLOCK / 2 }>(upper, lower, dy, dx_upper, dx_lower);
+        } else if dy.len() < BLOCK {
             let count = dy.len();
             let (upper, lower, dy) = (short_block(upper), short_block(lower), short_block(dy));
             let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
@@ -74,6 +77,20 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
             dx_lower[..count].copy_from_slice(&dx.map(|dx| dx[1])[..count]);
         }
     }
+}
+
+#[inline(always)]
+fn quarter_block<const SIZE: usize>(
+    upper: &[[f32; 2]],
+    lower: &[[f32; 2]],
+    dy: &[f32],
+    dx_upper: &mut [[f32; 2]],
+    dx_lower: &mut [[f32; 2]],
+) {
+    let (upper, lower, dy): ([_; SIZE], [_; SIZE], [_; SIZE]) = (block(upper), block(lower), block(dy));
+    let dx: [_; SIZE] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
+    dx_upper[..SIZE].copy_from_slice(&dx.map(|dx| dx[0]));
+    dx_lower[..SIZE].copy_from_slice(&dx.map(|dx| dx[1]));
 }
 
 /// A block of what may be shorter than one.
@@ -108,18 +125,19 @@ fn rows_gradient(windows: &Windows, x: &[f32], dy: &[f32], dx: &mut [f32], scrat
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
         let rows = windows.rows(row).range;
         if windows.window.stride[1] == 2 {
-            for (row, parted) in rows.clone().zip(scratch.chunks_exact_mut(width + 2)) {
+            for (row, parted) in rows.clone().zip(scratch.chunks_exact_mut(windows.parted())) {
                 part(&x[row * width..][..width], parted);
             }
         }
         let mut done = whole.start;
-        for at in blocks(whole.len()) {
+        for at in covering(whole.len()) {
             let at = whole.start + at;
             let positions = find_largest(windows, x, scratch, rows.clone(), at);
-            for column in done..at + BLOCK {
+            let end = whole.end.min(at + BLOCK);
+            for column in done..end {
                 dx[positions[column - at] as usize] += dy[column];
             }
-            done = at + BLOCK;
+            done = end;
         }
         for column in (0..whole.start).chain(whole.end..pooled_width) {
             let columns = windows.columns(column).range;
@@ -136,10 +154,10 @@ fn find_largest(windows: &Windows, x: &[f32], parted: &[f32], rows: Range<usize>
     let mut most = [f32::NEG_INFINITY; BLOCK];
     let mut positions = [0; BLOCK];
     for (index, row) in rows.enumerate() {
-        let parted = if window.stride[1] == 2 { &parted[index * (width + 2)..][..width + 2] } else { &[] };
+        let parted = if window.stride[1] == 2 { &parted[index * windows.parted()..][..windows.parted()] } else { &[] };
         let line = &x[row * width..][..*width];
         for offset in 0..window.kernel[1] {
-            let columns = block(windows.along(line, parted, at, offset));
+            let columns: [f32; BLOCK] = block(windows.along(line, parted, at, offset));
             let here = (index * width + offset) as u32;
             for lane in 0..BLOCK {
                 let later = (columns[lane] > most[lane]) | columns[lane].is_nan();

@@ -52,7 +52,7 @@ impl Windows {
     }
 
     /// The windows of a row that have all their columns inside the image, where they can be worked on in blocks: at a
-    /// stride of 1 or 2, and if there are enough of them.
+    /// stride of 1 if there are enough of them, at a stride of 2 always, as parted lines have room for a block after them.
     #[inline(always)]
     pub(super) fn whole_columns(&self) -> Range<usize> {
         let (kernel, stride, padding) = (self.window.kernel[1], self.window.stride[1], self.window.padding[1]);
@@ -61,7 +61,13 @@ impl Windows {
         }
         let first = steps(padding, stride);
         let end = (steps(self.planes.width + padding - kernel + 1, stride)).min(self.planes.pooled_width);
-        if end < first + BLOCK { 0..0 } else { first..end }
+        let least = if stride == 1 { BLOCK } else { 1 };
+        if end < first + least { 0..0 } else { first..end }
+    }
+
+    /// Floats of a parted line, with room to read a whole block from any window on.
+    pub(super) fn parted(&self) -> usize {
+        self.planes.width + 2 + BLOCK
     }
 
     /// The elements at an offset in the windows from `column` on, which are whole: of a line at stride 1, of its parts at
@@ -122,11 +128,17 @@ pub(super) fn blocks(length: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |block| (block * BLOCK).min(length - BLOCK))
 }
 
+/// Like [`blocks`], with one block that is not full for what is shorter.
+#[inline(always)]
+pub(super) fn covering(length: usize) -> impl Iterator<Item = usize> {
+    (0..length.div_ceil(BLOCK)).map(move |block| (block * BLOCK).min(length.saturating_sub(BLOCK)))
+}
+
 /// The first elements of a slice that has as many. What lies in an array of its own, the compiler need not expect to
 /// change under it.
 #[inline(always)]
-pub(super) fn block<T: Copy>(slice: &[T]) -> [T; BLOCK] {
-    std::array::from_fn(|lane| slice[..BLOCK][lane])
+pub(super) fn block<T: Copy, const SIZE: usize>(slice: &[T]) -> [T; SIZE] {
+    std::array::from_fn(|lane| slice[..SIZE][lane])
 }
 
 pub(in super::super) fn max(
@@ -164,13 +176,15 @@ fn fold(
     finish: impl Fn(f32, &[f32], &mut [f32]) + Copy + Sync,
 ) -> Result<()> {
     let windows = Windows::new(window, &inputs[0], &outputs[0]);
+    // The most common windows once more: the compiler unrolls what it knows the size of.
+    let three = Windows { window: Window { kernel: [3, 3], stride: [2, 2], ..*window }, ..windows };
     let Planes { count, height, width, pooled_height, pooled_width } = windows.planes;
     let x = inputs[0].floats()?;
     let y = Parts::new(outputs[0].floats()?);
     let rows = count * pooled_height;
     let work = width * window.kernel[0].min(height) + pooled_width;
     let grain = (TILE / work).max(1);
-    run.each_with(rows.div_ceil(grain), 2 * width + 2 + pooled_width, |tile, scratch| {
+    run.each_with(rows.div_ceil(grain), width + windows.parted() + pooled_width, |tile, scratch| {
         let tile = tile * grain..rows.min((tile + 1) * grain);
         // SAFETY: each row of results belongs to one tile.
         let y = unsafe { y.part(tile.start * pooled_width..tile.end * pooled_width) };
@@ -188,7 +202,11 @@ fn fold(
                     } else {
                         let rows = windows.rows(row).range;
                         fold_rows(&plane[rows.start * width..rows.end * width], line, f);
-                        fold_line(&windows, line, parted, y, start, f);
+                        if three.window == windows.window {
+                            fold_line(&three, line, parted, y, start, f);
+                        } else {
+                            fold_line(&windows, line, parted, y, start, f);
+                        }
                     }
                     finish(windows.counted(&windows.rows(row)), columns, y);
                 }
@@ -241,14 +259,18 @@ fn fold_line(
     if windows.window.stride[1] == 2 && !whole.is_empty() {
         part(line, parted);
     }
-    for at in blocks(whole.len()) {
+    for at in covering(whole.len()) {
         let at = whole.start + at;
         let mut folded = [start; BLOCK];
         for offset in 0..windows.window.kernel[1] {
             let columns: [f32; BLOCK] = block(windows.along(line, parted, at, offset));
             folded = std::array::from_fn(|lane| f(folded[lane], columns[lane]));
         }
-        y[at..at + BLOCK].copy_from_slice(&folded);
+        if whole.len() >= BLOCK {
+            y[at..at + BLOCK].copy_from_slice(&folded);
+        } else {
+            y[whole.clone()].iter_mut().zip(folded).for_each(|(y, folded)| *y = folded);
+        }
     }
     for column in (0..whole.start).chain(whole.end..y.len()) {
         y[column] = line[windows.columns(column).range].iter().fold(start, |folded, &x| f(folded, x));
