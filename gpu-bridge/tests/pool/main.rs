@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use weft_gpu::device::Shared;
 use weft_gpu::device::cpu::SharedCpu;
+use weft_gpu::device::gpu::{Adapter, Gpu};
 
 mod isolation;
 mod ledger;
@@ -55,3 +56,11 @@ macro_rules! suite {
 
 // The quantum and the longest tile are a few milliseconds; the rest is for machines that do other things as well.
 suite!(cpu, SharedCpu::new(), Duration::from_millis(50));
+// Two batches of some milliseconds, and how far off an estimate may be on cores that act as a GPU.
+suite!(gpu, gpu(), Duration::from_millis(100));
+
+/// A GPU of the test's own; a software one will do.
+fn gpu() -> Gpu {
+    let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
+    Gpu::open(adapter, None).unwrap()
+}
