@@ -23,7 +23,7 @@ static GRADIENT: Kernel = Kernel { name: "top-k-gradient", sources: &[include_st
 static SCATTER: Kernel = Kernel { name: "top-k-scatter", sources: &[include_str!("top_scatter.wgsl")] };
 
 /// The most that are kept in a sorted list.
-const FEW: usize = 32;
+const FEW: usize = 128;
 
 /// A segment in which a thread per element counts.
 const SEGMENT: std::ops::RangeInclusive<usize> = 256..=2048;

@@ -18,21 +18,26 @@ static COUNT: Kernel = Kernel { name: "k-means-count", sources: &[include_str!("
 struct AssignBody {
     dimensions: u32,
     centroids: u32,
+    points: u32,
 }
+
+/// Points of a thread.
+const POINTS: u64 = 4;
 
 pub(super) fn assign(call: Call<'_>) -> Result<()> {
     let (points, centroids) = (&call.inputs[0], &call.inputs[1]);
     let [count, dimensions] = [points.layout.shape[0], points.layout.shape[1]];
     let clusters = centroids.layout.shape[0];
+    let lanes = if call.is_software() { 16 } else { 64 };
     call.launch(&ASSIGN)
-        .lanes(if call.is_software() { 32 } else { 64 })
+        .lanes(lanes)
         .bind("points", points)?
         .bind("centroids", centroids)?
         .bind("indices", &call.outputs[0])?
         .bind("distances", &call.outputs[1])?
-        .body(&AssignBody { dimensions: dimensions as u32, centroids: clusters as u32 })
+        .body(&AssignBody { dimensions: dimensions as u32, centroids: clusters as u32, points: count as u32 })
         .flops((count as u64).saturating_mul((clusters * dimensions) as u64).saturating_mul(3))
-        .threads(count as u64)
+        .groups((count as u64).div_ceil(POINTS * u64::from(lanes)))
 }
 
 #[repr(C)]
