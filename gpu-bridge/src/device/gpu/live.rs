@@ -164,7 +164,7 @@ impl Live {
 /// Every operand may be read and written: parts of one buffer are bound side by side, and a buffer has one use at a time.
 fn layout(device: &wgpu::Device, bindings: u32, parameters: bool) -> BindGroupLayout {
     let ty = BindingType::Buffer {
-        ty: BufferBindingType::Storage { read_only: parameters },
+        ty: if parameters { BufferBindingType::Uniform } else { BufferBindingType::Storage { read_only: false } },
         has_dynamic_offset: parameters,
         min_binding_size: None,
     };

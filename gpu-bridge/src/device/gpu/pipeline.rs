@@ -17,9 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sha2::{Digest, Sha256};
 use smallvec::SmallVec;
 
-use super::live::Live;
+use super::live::{Live, PARAMETER_BYTES};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::shape::MAX_RANK;
 
 /// Threads of a workgroup, unless the launch defines another number.
 pub(super) const LANES: u32 = 64;
@@ -244,26 +245,53 @@ impl Variant {
         text
     }
 
-    /// The parameters, in the order in which [`super::launch::Launch`] writes them.
+    /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words of a uniform, which
+    /// is what is read fastest, and are put into a struct, whose arrays a uniform would want otherwise.
     fn parameters(&self, text: &mut String) {
-        text.push_str("struct Parameters { base: u32, end: u32, count: u32, elements: u32,\n");
+        let mut fields: Vec<Field> = ["base", "end", "count", "elements"].map(Field::word).to_vec();
         let walked = self.slots.iter().any(|slot| slot.walked);
         for slot in &self.slots {
-            let _ = write!(text, "{}_offset: u32, ", slot.name);
+            fields.push(Field::word(&format!("{}_offset", slot.name)));
             if slot.walked {
-                let _ = write!(text, "{}_strides: array<u32, 8>, ", slot.name);
+                fields.push(Field::words(&format!("{}_strides", slot.name), MAX_RANK));
             }
         }
         if walked {
-            text.push_str("sizes: array<u32, 8>, ");
+            fields.push(Field::words("sizes", MAX_RANK));
         }
         if self.slots.iter().any(|slot| slot.packing == Packing::Atomic) {
-            text.push_str("fault_code: u32, fault_count: u32, ");
+            fields.extend(["fault_code", "fault_count"].map(Field::word));
+        }
+        text.push_str("struct Parameters { ");
+        for field in &fields {
+            let _ = write!(text, "{}: {}, ", field.name, field.ty());
         }
         if self.body {
             text.push_str("body: Body, ");
+            fields.extend(fields_of(text, "Body", "body").unwrap_or_default());
         }
-        text.push_str("}\n@group(0) @binding(0) var<storage, read> parameters: Parameters;\n");
+        let _ = write!(
+            text,
+            "}}\n@group(0) @binding(0) var<uniform> parameter_words: array<vec4<u32>, {}>;\n\
+             var<private> parameters: Parameters;\nfn load_parameters() {{\n",
+            PARAMETER_BYTES / 16
+        );
+        let mut at = 0;
+        for field in &fields {
+            for index in 0..field.count.unwrap_or(1) {
+                let place = field.count.map_or(String::new(), |_| format!("[{index}]"));
+                let _ = writeln!(
+                    text,
+                    "parameters.{}{place} = bitcast<{}>(parameter_words[{}][{}]);",
+                    field.name,
+                    field.scalar,
+                    at / 4,
+                    at % 4
+                );
+                at += 1;
+            }
+        }
+        text.push_str("}\n");
         if walked {
             for slot in self.slots.iter().filter(|slot| slot.walked) {
                 let _ = write!(
@@ -292,7 +320,7 @@ impl Variant {
         let _ = write!(
             text,
             "@compute @workgroup_size({}) fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) \
-             number: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{\n\
+             number: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{\nload_parameters();\n\
              let group = parameters.base + id.x + id.y * number.x;\nif (group >= parameters.end) {{ return; }}\n",
             self.lanes
         );
@@ -323,6 +351,63 @@ impl Variant {
             }
         }
     }
+}
+
+/// A field of the parameters.
+#[derive(Clone)]
+struct Field {
+    name: String,
+    scalar: String,
+    /// Of an array.
+    count: Option<usize>,
+}
+
+impl Field {
+    fn word(name: &str) -> Self {
+        Self { name: name.to_owned(), scalar: "u32".to_owned(), count: None }
+    }
+
+    fn words(name: &str, count: usize) -> Self {
+        Self { count: Some(count), ..Self::word(name) }
+    }
+
+    fn ty(&self) -> String {
+        match self.count {
+            Some(count) => format!("array<{}, {count}>", self.scalar),
+            None => self.scalar.clone(),
+        }
+    }
+}
+
+/// The fields of a struct in a kernel's text, those of structs inside it too: numbers of 32 bits, and arrays of them.
+fn fields_of(text: &str, name: &str, prefix: &str) -> Option<Vec<Field>> {
+    let (_, rest) = text.split_once(&format!("struct {name} {{"))?;
+    let (inside, _) = rest.split_once('}')?;
+    let mut inside: String = inside.lines().map(|line| line.split("//").next().unwrap_or("")).collect();
+    inside.retain(|character| !character.is_whitespace());
+    let mut fields = Vec::new();
+    let mut rest = inside.as_str();
+    while let Some((name, after)) = rest.split_once(':') {
+        let name = format!("{prefix}.{name}");
+        let after = if let Some(array) = after.strip_prefix("array<") {
+            let (inside, after) = array.split_once('>')?;
+            let (scalar, count) = inside.split_once(',')?;
+            let count = Some(count.trim_end_matches('u').parse().ok()?);
+            fields.push(Field { name, scalar: scalar.to_owned(), count });
+            after
+        } else {
+            let end = after.find(',').unwrap_or(after.len());
+            match &after[..end] {
+                scalar @ ("u32" | "i32" | "f32") => {
+                    fields.push(Field { name, scalar: scalar.to_owned(), count: None });
+                }
+                structure => fields.extend(fields_of(text, structure, &name)?),
+            }
+            &after[end..]
+        };
+        rest = after.trim_start_matches(',');
+    }
+    Some(fields)
 }
 
 impl Slot {

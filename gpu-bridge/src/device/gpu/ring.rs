@@ -65,7 +65,7 @@ impl Slot {
         // The last parameters may be bound past what the arena holds.
         let arena = buffer(
             ARENA_BYTES + PARAMETER_BYTES,
-            BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+            BufferUsages::UNIFORM | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
         );
         let parameters = live.device.create_bind_group(&wgpu::BindGroupDescriptor {
             label: None,

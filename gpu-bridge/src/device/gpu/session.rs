@@ -234,7 +234,7 @@ impl Core {
     }
 
     fn parameter_alignment(&self) -> u64 {
-        u64::from(self.live().limits.min_storage_buffer_offset_alignment).max(4)
+        u64::from(self.live().limits.min_uniform_buffer_offset_alignment).max(4)
     }
 
     fn recorded(&self) -> Result<MutexGuard<'_, Batch>> {
