@@ -1,6 +1,6 @@
-// Gives each element of a lane what it is to become, by what is ready for its result.
+// Gives each element of a lane what it is to become, by what was made ready for its result once.
 
-fn put_elements(place: Place, ready: State) {
+fn put_elements(place: Place, ready: Ready) {
     if (place.result >= parameters.body.fold.results) { return; }
     let folded_inner = parameters.body.fold.folded_inner;
     let across = parameters.body.fold.kept_inner * folded_inner;

@@ -1,22 +1,41 @@
-// Ready are the largest logit, the logarithm of the sum of powers, the sum of all logits less than zero, and what powers
-// are multiplied by.
+// The gradient of logits by the share of each power, and the loss of a row.
 
-fn prepare(result: u32, state: State) -> State {
-    return State(state.x, log_(state.y), state.z, parameters.body.attributes.factor / state.y);
+struct Ready {
+    largest: f32,
+    // The logarithm of the sum of powers.
+    normalizer: f32,
+    // The sum of all logits, negated.
+    below: f32,
+    label: u32,
+    // What powers are multiplied by, what all classes are less, and what the label is less besides.
+    share: f32,
+    even: f32,
+    hit: f32,
 }
 
-fn put(at: u32, folded: u32, result: u32, ready: State) {
+fn prepare(result: u32, state: State) -> Ready {
     let attributes = parameters.body.attributes;
-    let even = attributes.smoothing / attributes.count * attributes.factor;
-    let hit = select(0.0, (1.0 - attributes.smoothing) * attributes.factor, folded == labels_index(result));
-    gradient_put(at, exp_(x_at(at) - ready.x) * ready.w - even - hit);
+    return Ready(
+        state.x,
+        log_(state.y),
+        state.z,
+        labels_index(result),
+        attributes.factor / state.y,
+        attributes.smoothing / attributes.count * attributes.factor,
+        (1.0 - attributes.smoothing) * attributes.factor,
+    );
 }
 
-fn cross_entropy(result: u32, x: f32, ready: State) -> f32 {
+fn put(at: u32, folded: u32, result: u32, ready: Ready) {
+    let hit = select(0.0, ready.hit, folded == ready.label);
+    gradient_put(at, exp_(x_at(at) - ready.largest) * ready.share - ready.even - hit);
+}
+
+fn cross_entropy(x: f32, ready: Ready) -> f32 {
     let smoothing = parameters.body.attributes.smoothing;
     // The difference from the largest comes first: that is exact.
-    let of_label = ready.y + (ready.x - x);
+    let of_label = ready.normalizer + (ready.largest - x);
     if (smoothing == 0.0) { return of_label; }
-    let of_all = ready.y + (ready.x + ready.z / parameters.body.attributes.count);
+    let of_all = ready.normalizer + (ready.largest + ready.below / parameters.body.attributes.count);
     return (1.0 - smoothing) * of_label + smoothing * of_all;
 }

@@ -1,15 +1,11 @@
-// The loss of a row that has a label, or none where the label is wrong.
+// The loss of a row is that of its label; there is none where the label is wrong.
 
-fn label_loss(result: u32, state: State) -> f32 {
+fn finish(result: u32, ready: Ready) {
     let classes = parameters.body.fold.folded_inner;
-    let label = labels_index(result);
-    if (label >= classes) {
-        out_of_range(label);
-        return not_a_number();
+    if (ready.label < classes) {
+        losses_put(result, $LOSS(x_at(result * classes + ready.label), ready));
+    } else {
+        out_of_range(ready.label);
+        losses_put(result, not_a_number());
     }
-    return $LOSS(result, x_at(result * classes + label), state);
-}
-
-fn finish(result: u32, ready: State) {
-    losses_put(result, label_loss(result, ready));
 }

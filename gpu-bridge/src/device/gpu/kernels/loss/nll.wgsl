@@ -1,13 +1,15 @@
 // Nothing has to be known of a row but its label.
 
-fn prepare(result: u32, state: State) -> State {
-    return state;
+struct Ready { label: u32 }
+
+fn prepare(result: u32, state: State) -> Ready {
+    return Ready(labels_index(result));
 }
 
-fn put(at: u32, folded: u32, result: u32, ready: State) {
-    gradient_put(at, select(0.0, -parameters.body.attributes.factor, folded == labels_index(result)));
+fn put(at: u32, folded: u32, result: u32, ready: Ready) {
+    gradient_put(at, select(0.0, -parameters.body.attributes.factor, folded == ready.label));
 }
 
-fn nll(result: u32, x: f32, ready: State) -> f32 {
+fn nll(x: f32, ready: Ready) -> f32 {
     return -x;
 }

@@ -1,13 +1,15 @@
 // The gradient by the row.
 
-fn prepare(result: u32, state: State) -> State {
+struct Ready { mean: f32, rstd: f32, direct: f32, along: f32 }
+
+fn prepare(result: u32, state: State) -> Ready {
     let count = parameters.body.attributes.count;
-    return State(state.x / count, state.y / count, mean_at(result), rstd_at(result));
+    return Ready(mean_at(result), rstd_at(result), state.x / count, state.y / count);
 }
 
-fn put(at: u32, folded: u32, result: u32, ready: State) {
-    let normalized = (x_at(at) - ready.z) * ready.w;
-    dx_put(at, ready.w * (dy_at(at) * scale_at(folded) - ready.x - normalized * ready.y));
+fn put(at: u32, folded: u32, result: u32, ready: Ready) {
+    let normalized = (x_at(at) - ready.mean) * ready.rstd;
+    dx_put(at, ready.rstd * (dy_at(at) * scale_at(folded) - ready.direct - normalized * ready.along));
 }
 
-fn finish(result: u32, ready: State) {}
+fn finish(result: u32, ready: Ready) {}

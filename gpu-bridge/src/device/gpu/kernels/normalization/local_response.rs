@@ -64,6 +64,7 @@ pub(super) fn gradient(call: Call<'_>, op: &LocalResponseNorm) -> Result<()> {
     let block = call.run.heap.take(dy.layout.shape.elements() * 4)?;
     let layout = Layout::contiguous(dy.layout.shape);
     let indirect = View { memory: block.memory(), layout: &layout, dtype: dy.dtype };
-    windows(&call, &INDIRECT, op)?.bind("dy", dy)?.map(&indirect)?;
-    windows(&call, &BACKWARD, op)?.bind("dy", dy)?.bind("indirect", &indirect)?.map(&call.outputs[0])
+    let dx = &call.outputs[0];
+    windows(&call, &INDIRECT, op)?.bind("dy", dy)?.bind("dx", dx)?.map(&indirect)?;
+    windows(&call, &BACKWARD, op)?.bind("indirect", &indirect)?.map(dx)
 }

@@ -1,4 +1,4 @@
-// The gradient through the element itself, and through the divisors in which it counts.
+// The gradient through the element itself is there; that through the divisors in which it counts is added.
 
 fn value(i: u32) -> f32 {
     let channel = channel_of(i);
@@ -11,6 +11,5 @@ fn value(i: u32) -> f32 {
         sum += indirect_at(at);
         at += plane;
     }
-    let direct = dy_at(i) * power(divisor(i, channel));
-    return direct - 2.0 * parameters.body.share * parameters.body.beta * x_at(i) * sum;
+    return y_at(i) - 2.0 * parameters.body.share * parameters.body.beta * x_at(i) * sum;
 }

@@ -1,6 +1,8 @@
-// How an element's divisor moves the loss.
+// The gradient through the element itself, and how its divisor moves the loss.
 
 fn value(i: u32) -> f32 {
     let base = divisor(i, channel_of(i));
-    return dy_at(i) * power(base) * x_at(i) / base;
+    let direct = dy_at(i) * power(base);
+    dx_put(i, direct);
+    return direct * x_at(i) / base;
 }

@@ -26,15 +26,15 @@ fn rows<'a>(call: Call<'a>, like: &View<'a>, operands: &[Operand<'a>]) -> Task<'
 }
 
 pub(super) fn softmax(call: Call<'_>) -> Result<()> {
-    powers(call, "1.0 / state.y", "exp_(less) * ready.y", "false")
+    powers(call, "1.0 / state.y", "exp_(less) * ready.share", "false")
 }
 
 pub(super) fn log_softmax(call: Call<'_>) -> Result<()> {
-    powers(call, "log_(state.y)", "less - ready.y", "false")
+    powers(call, "log_(state.y)", "less - ready.share", "false")
 }
 
 pub(super) fn masked_softmax(call: Call<'_>) -> Result<()> {
-    powers(call, "1.0 / state.y", "exp_(less) * ready.y", "mask_of(at) == 0u")
+    powers(call, "1.0 / state.y", "exp_(less) * ready.share", "mask_of(at) == 0u")
 }
 
 fn powers(call: Call<'_>, share: &'static str, result: &'static str, masked: &'static str) -> Result<()> {
