@@ -262,7 +262,10 @@ impl Variant {
         if self.body {
             text.push_str("body: Body, ");
         }
-        text.push_str("}\n@group(0) @binding(0) var<storage, read> parameters: Parameters;\n");
+        // A copy that is read before anything else: where some threads may have stopped already, a software adapter reads
+        // parameters thread by thread.
+        text.push_str("}\n@group(0) @binding(0) var<storage, read> stored_parameters: Parameters;\n");
+        text.push_str("var<private> parameters: Parameters;\n");
         if walked {
             for slot in self.slots.iter().filter(|slot| slot.walked) {
                 let _ = write!(
@@ -292,6 +295,7 @@ impl Variant {
             text,
             "@compute @workgroup_size({}) fn main(@builtin(workgroup_id) id: vec3<u32>, @builtin(num_workgroups) \
              number: vec3<u32>, @builtin(local_invocation_index) lane: u32) {{\n\
+             parameters = stored_parameters;\n\
              let group = parameters.base + id.x + id.y * number.x;\nif (group >= parameters.end) {{ return; }}\n",
             self.lanes
         );
