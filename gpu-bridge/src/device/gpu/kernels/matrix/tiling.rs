@@ -101,7 +101,7 @@ fn register_tile(sizes: &Sizes) -> Tile {
     const AT_ONCE: usize = 16;
     /// How many products reading an element takes as long as: measured.
     const READ: usize = 20;
-    const LARGE_FLOPS: u64 = 1 << 26;
+    const LARGE_FLOPS: u64 = 1 << 21;
     let slices = slices(true, sizes);
     let cost = |&(down, across): &(usize, usize)| {
         let tiles = sizes.batch * slices * sizes.rows.div_ceil(4 * down) * sizes.columns.div_ceil(4 * across);

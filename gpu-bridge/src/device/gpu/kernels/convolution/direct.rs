@@ -1,0 +1,106 @@
+//! Convolutions element by element: for kernels of one channel, and for strides that leave most of the input unseen.
+
+use super::geometry::Geometry;
+use super::{SCATTER, ScatterBody, biased};
+use crate::device::View;
+use crate::device::gpu::kernels::Call;
+use crate::device::gpu::pipeline::Kernel;
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::shape::{Layout, Shape};
+
+static FORWARD: Kernel =
+    Kernel { name: "conv2d-direct", sources: &[include_str!("direct.wgsl"), include_str!("direct_forward.wgsl")] };
+static GRADIENT_INPUT: Kernel = Kernel {
+    name: "conv2d-direct-gradient-input",
+    sources: &[include_str!("direct.wgsl"), include_str!("direct_gradient_input.wgsl")],
+};
+static GRADIENT_WEIGHT: Kernel = Kernel {
+    name: "conv2d-direct-gradient-weight",
+    sources: &[include_str!("direct.wgsl"), include_str!("direct_gradient_weight.wgsl")],
+};
+
+/// `Body` in `direct.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Body {
+    groups: u32,
+    inputs: u32,
+    outputs: u32,
+    from: [u32; 2],
+    to: [u32; 2],
+    kernel: [u32; 2],
+    stride: [u32; 2],
+    padding: [u32; 2],
+    dilation: [u32; 2],
+}
+
+impl Body {
+    fn new(geometry: &Geometry) -> Self {
+        let pair = |sizes: [usize; 2]| sizes.map(|size| size as u32);
+        Self {
+            groups: geometry.groups as u32,
+            inputs: geometry.inputs as u32,
+            outputs: geometry.outputs as u32,
+            from: pair(geometry.from),
+            to: pair(geometry.to),
+            kernel: pair(geometry.kernel),
+            stride: pair(geometry.stride),
+            padding: pair(geometry.padding),
+            dilation: pair(geometry.dilation),
+        }
+    }
+}
+
+/// Depthwise only.
+pub(super) fn forward<'a>(
+    call: &Call<'a>,
+    geometry: &Geometry,
+    x: &View<'a>,
+    weight: &View<'a>,
+    bias: Option<&View<'a>>,
+) -> Result<()> {
+    let launch = call.launch(&FORWARD).bind("x", x)?.bind("weight", weight)?;
+    biased(launch, bias)?.body(&Body::new(geometry)).flops(geometry.flops()).map(&call.outputs[0])
+}
+
+/// For any convolution.
+pub(super) fn gradient_input<'a>(call: &Call<'a>, geometry: &Geometry, dy: &View<'a>, weight: &View<'a>) -> Result<()> {
+    // Each element looks at every tap, whether the stride lets it be seen or not.
+    let looks = geometry.outputs as u64 * geometry.taps() as u64 * 2;
+    let elements = call.outputs[0].layout.shape.elements() as u64;
+    call.launch(&GRADIENT_INPUT)
+        .bind("dy", dy)?
+        .bind("weight", weight)?
+        .body(&Body::new(geometry))
+        .flops(elements.saturating_mul(looks))
+        .map(&call.outputs[0])
+}
+
+/// Depthwise only: the sums of each image, which are then added in order.
+pub(super) fn gradient_weight<'a>(call: &Call<'a>, geometry: &Geometry, x: &View<'a>, dy: &View<'a>) -> Result<()> {
+    let each = geometry.groups * geometry.taps();
+    let block = call.run.heap.take(4 * geometry.images * each)?;
+    let layout = Layout::contiguous(Shape::new(&[geometry.images * each])?);
+    let sums = View { memory: block.memory(), layout: &layout, dtype: DType::F32 };
+    call.launch(&GRADIENT_WEIGHT)
+        .bind("x", x)?
+        .bind("dy", dy)?
+        .body(&Body::new(geometry))
+        .flops(geometry.flops())
+        .map(&sums)?;
+    let body = ScatterBody {
+        rows: 1,
+        columns: each as u32,
+        slices: geometry.images as u32,
+        sums_rows: 1,
+        sums_columns: each as u32,
+        column_sizes: [1, each as u32],
+        put_group: 0,
+        put_offset: 0,
+        put_row: 0,
+        put_units: [0, 0, 1],
+    };
+    let launch = biased(call.launch(&SCATTER).bind("sums", &sums)?, None)?;
+    launch.bind("y", &call.outputs[0])?.body(&body).threads(each as u64)
+}

@@ -1,0 +1,13 @@
+// The sizes of a convolution. Channels are those of one group; pairs are down and across.
+
+struct Body {
+    groups: u32,
+    inputs: u32,
+    outputs: u32,
+    sizes_from: array<u32, 2>,
+    sizes_to: array<u32, 2>,
+    kernel: array<u32, 2>,
+    stride: array<u32, 2>,
+    padding: array<u32, 2>,
+    dilation: array<u32, 2>,
+}
