@@ -100,7 +100,7 @@ fn tanh_(x: f32) -> f32 {
 // `1 / (1 + e^-x)`, within 3 ulp, small results too.
 fn sigmoid_(x: f32) -> f32 {
     let small = exp_(-abs(x));
-    return select(1.0, small, is_negative(x)) / (1.0 + small);
+    return select(select(1.0, small, is_negative(x)) / (1.0 + small), x, is_nan(x));
 }
 
 // The error function, within 2 ulp.
@@ -164,7 +164,7 @@ fn rsqrt_(x: f32) -> f32 {
     return divide_(1.0, sqrt_(x));
 }
 
-// `x^y`, within 1 ulp. What IEEE 754 says holds: anything to the power 0 and 1 to any power are 1, and a negative base
+// `x^y`, within 1.25 ulp. What IEEE 754 says holds: anything to the power 0 and 1 to any power are 1, and a negative base
 // takes integer powers only.
 //
 // An error in the logarithm grows with the exponent, so the logarithm is a sum of two numbers: one of 12 digits, and the
