@@ -43,19 +43,19 @@ pub(super) struct Operand<'a> {
     view: View<'a>,
     /// The shape that it is walked under, if it is.
     walk: Option<Shape>,
-    /// Whether only kernels that see the elements have it.
-    elements: bool,
+    /// Whether kernels that give results have it, or else those that see the elements.
+    result: bool,
 }
 
 impl<'a> Operand<'a> {
     /// For kernels that see the elements.
     pub(super) fn element(name: &'static str, view: &View<'a>) -> Self {
-        Self { name, view: *view, walk: None, elements: true }
+        Self { name, view: *view, walk: None, result: false }
     }
 
-    /// For all kernels.
+    /// For kernels that give results.
     pub(super) fn result(name: &'static str, view: &View<'a>) -> Self {
-        Self { elements: false, ..Self::element(name, view) }
+        Self { result: true, ..Self::element(name, view) }
     }
 
     /// For kernels that see the elements, which lie apart in it.
@@ -103,8 +103,8 @@ struct Level<'a> {
     into: Option<&'a States>,
     /// Whether the elements are seen.
     elements: bool,
-    /// Whether indices are checked.
-    checks: bool,
+    /// Whether it gives results.
+    last: bool,
 }
 
 impl<'a> Task<'a> {
@@ -125,7 +125,7 @@ impl<'a> Task<'a> {
 
     fn launch(&self, kernel: &'static Kernel, plan: &Plan, level: Level<'_>) -> Result<()> {
         let mut launch: Launch<'_> = self.call.launch(kernel).lanes(plan.lanes());
-        for operand in self.operands.iter().filter(|operand| level.elements || !operand.elements) {
+        for operand in self.operands.iter().filter(|operand| if operand.result { level.last } else { level.elements }) {
             launch = match &operand.walk {
                 Some(shape) => launch.walk(operand.name, &operand.view, shape)?,
                 None => launch.bind(operand.name, &operand.view)?,
@@ -140,7 +140,7 @@ impl<'a> Task<'a> {
         for &(name, value) in &self.defines {
             launch = launch.define(name, value);
         }
-        if let (true, Some((what, count, dtype))) = (level.checks, self.checked) {
+        if let (true, Some((what, count, dtype))) = (level.last, self.checked) {
             launch = launch.checked(what, count, dtype);
         }
         let elements = plan.sizes().elements() as u64;
@@ -169,7 +169,7 @@ impl<'a> Task<'a> {
             }
             let into = States::new(&self.call, plan.parts() * sizes.results())?;
             let kernel = if from.is_some() { &rest[way] } else { &parts[way] };
-            self.launch(kernel, &plan, Level { from, into: Some(&into), elements: from.is_none(), checks: false })?;
+            self.launch(kernel, &plan, Level { from, into: Some(&into), elements: from.is_none(), last: false })?;
             states = Some((into, plan.left()));
         }
     }
@@ -184,11 +184,11 @@ pub(super) fn fold(task: &Task<'_>, folding: &'static Folding) -> Result<()> {
     match task.fold_parts(&folding.parts, &folding.rest, false)? {
         None => {
             let plan = Plan::new(&task.sizes, task.software(), Purpose::Fold);
-            task.launch(&folding.whole[way], &plan, Level { elements: true, checks: true, ..Level::default() })
+            task.launch(&folding.whole[way], &plan, Level { elements: true, last: true, ..Level::default() })
         }
         Some((states, sizes)) => {
             let plan = Plan::new(&sizes, task.software(), Purpose::Rest);
-            let level = Level { from: Some(&states), checks: true, ..Level::default() };
+            let level = Level { from: Some(&states), last: true, ..Level::default() };
             task.launch(&folding.rest_whole[way], &plan, level)
         }
     }
@@ -201,13 +201,13 @@ pub(super) fn each(task: &Task<'_>, each: &'static Each) -> Result<()> {
     }
     let software = task.software();
     if let Some(plan) = Plan::fused(&task.sizes, software) {
-        let level = Level { elements: true, checks: true, ..Level::default() };
+        let level = Level { elements: true, last: true, ..Level::default() };
         return task.launch(&each.fused[usize::from(!software)], &plan, level);
     }
     let states = task.fold_parts(&each.parts, &each.rest, true)?;
     let plan = Plan::new(&task.sizes, software, Purpose::Put);
     let from = states.as_ref().map(|(states, _)| states);
-    task.launch(&each.spread, &plan, Level { from, elements: true, checks: true, ..Level::default() })
+    task.launch(&each.spread, &plan, Level { from, elements: true, last: true, ..Level::default() })
 }
 
 /// Gives each element what it becomes, by a kernel with the frame's `given`.
@@ -216,5 +216,5 @@ pub(super) fn put(task: &Task<'_>, kernel: &'static Kernel) -> Result<()> {
         return Ok(());
     }
     let plan = Plan::new(&task.sizes, task.software(), Purpose::Put);
-    task.launch(kernel, &plan, Level { elements: true, checks: true, ..Level::default() })
+    task.launch(kernel, &plan, Level { elements: true, last: true, ..Level::default() })
 }

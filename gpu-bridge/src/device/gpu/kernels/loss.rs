@@ -67,9 +67,9 @@ fn labelled(call: Call<'_>, op: &Loss) -> Result<()> {
     let losses = View { memory: block.memory(), layout: &layout, dtype: DType::F32 };
     let operands = [
         Operand::element("x", x),
-        Operand::element("labels", labels),
-        Operand::element("gradient", &call.outputs[1]),
-        Operand::element("losses", &losses),
+        Operand::result("labels", labels),
+        Operand::result("gradient", &call.outputs[1]),
+        Operand::result("losses", &losses),
     ];
     let factor = op.reduction.factor(rows) as f32;
     let mut task = Task::new(call, Sizes::rows(rows, classes), &operands);

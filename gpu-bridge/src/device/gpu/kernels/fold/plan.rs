@@ -247,3 +247,83 @@ impl Plan {
 fn most_sharers(sizes: &Sizes, lanes: usize) -> usize {
     if sizes.is_columns() { lanes / SIDE_BY_SIDE.min(sizes.results().next_power_of_two()) } else { lanes }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often each element is seen by a lane, found as the frame's `place_of` finds it.
+    fn visits(plan: &Plan) -> Vec<u32> {
+        let body = plan.body();
+        let mut visits = vec![0; plan.sizes.elements()];
+        let parts = body.parts_outer * body.parts_inner;
+        for (group, lane) in
+            (0..plan.groups() as u32).flat_map(|group| (0..plan.lanes()).map(move |lane| (group, lane)))
+        {
+            let result = group / parts * body.per_group + lane / body.result_stride % body.per_group;
+            if result >= body.results {
+                continue;
+            }
+            let (part, sharer) = (group % parts, lane / body.sharer_stride % body.sharers);
+            let outer = part / body.parts_inner * (body.sharers / body.sharers_inner) + sharer / body.sharers_inner;
+            let inner = part % body.parts_inner * body.sharers_inner + sharer % body.sharers_inner;
+            for row in (outer..body.folded_outer).step_by(body.step_outer as usize) {
+                for column in (inner..body.folded_inner).step_by(body.step_inner as usize) {
+                    let (kept_outer, kept_inner) = (result / body.kept_inner, result % body.kept_inner);
+                    let row = (kept_outer * body.folded_outer + row) * body.kept_inner + kept_inner;
+                    visits[(row * body.folded_inner + column) as usize] += 1;
+                }
+            }
+        }
+        visits
+    }
+
+    const SIZES: [[usize; 4]; 14] = [
+        [1, 1, 1, 1],
+        [1, 1, 1, 70_001],
+        [300, 1, 1, 10],
+        [5000, 1, 1, 3],
+        [3, 1, 1, 9000],
+        [1, 1031, 97, 1],
+        [3, 700, 50, 1],
+        [1, 50_009, 2, 1],
+        [1, 32, 100, 16],
+        [1, 32, 3, 49],
+        [1, 2, 2, 7000],
+        [2, 3, 5, 7],
+        [2, 100, 1, 33],
+        [4, 1, 6, 1],
+    ];
+
+    #[test]
+    fn every_element_belongs_to_one_lane() {
+        for [kept_outer, folded_outer, kept_inner, folded_inner] in SIZES {
+            let sizes = Sizes::new(kept_outer, folded_outer, kept_inner, folded_inner);
+            for software in [false, true] {
+                let purposes = [Purpose::Fold, Purpose::Rest, Purpose::Put];
+                let plans = purposes.map(|purpose| Plan::new(&sizes, software, purpose)).into_iter();
+                for plan in plans.chain(Plan::fused(&sizes, software)) {
+                    assert!(visits(&plan).into_iter().all(|visits| visits == 1), "{sizes:?}, software {software}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn folding_parts_comes_to_an_end() {
+        for elements in [1, 100, 3_000, 1 << 20, 1 << 26, u32::MAX as usize] {
+            for sizes in [Sizes::rows(1, elements), Sizes::columns(elements / 2, 2), Sizes::new(1, elements / 3, 3, 1)]
+            {
+                for software in [false, true] {
+                    let mut left = Plan::new(&sizes, software, Purpose::Fold).left();
+                    let mut levels = 1;
+                    while left.folded() > 1 {
+                        left = Plan::new(&left, software, Purpose::Rest).left();
+                        levels += 1;
+                    }
+                    assert!(levels <= 4, "{levels} levels for {sizes:?}, software {software}");
+                }
+            }
+        }
+    }
+}

@@ -41,11 +41,11 @@ pub(super) fn forward(call: Call<'_>, op: &BatchNorm) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
     let operands = [
         Operand::element("x", x),
-        Operand::element("scale", &call.inputs[1]),
-        Operand::element("shift", &call.inputs[2]),
-        Operand::element("y", y),
-        Operand::element("mean", &call.outputs[1]),
-        Operand::element("variance", &call.outputs[2]),
+        Operand::result("scale", &call.inputs[1]),
+        Operand::result("shift", &call.inputs[2]),
+        Operand::result("y", y),
+        Operand::result("mean", &call.outputs[1]),
+        Operand::result("variance", &call.outputs[2]),
     ];
     let mut task = Task::new(call, Sizes::channels(&x.layout.shape), &operands);
     task.attributes.epsilon = op.epsilon;
@@ -75,9 +75,9 @@ pub(super) fn gradient(call: Call<'_>, op: &BatchNormGradient) -> Result<()> {
         Operand::element("mean", &call.inputs[2]),
         Operand::element("variance", &call.inputs[3]),
         Operand::element("dy", &call.inputs[4]),
-        Operand::element("dx", &call.outputs[0]),
-        Operand::element("dscale", &call.outputs[1]),
-        Operand::element("dshift", &call.outputs[2]),
+        Operand::result("dx", &call.outputs[0]),
+        Operand::result("dscale", &call.outputs[1]),
+        Operand::result("dshift", &call.outputs[2]),
     ];
     let mut task = Task::new(call, Sizes::channels(&x.layout.shape), &operands);
     task.operands.extend(call.inputs.get(5).map(|shift| Operand::element("shift", shift)));

@@ -24,11 +24,11 @@ static PARAMETERS: Folding = fold_kernels!(
 pub(super) fn forward(call: Call<'_>, op: &LayerNorm) -> Result<()> {
     let operands = [
         Operand::element("x", &call.inputs[0]),
-        Operand::element("scale", &call.inputs[1]),
-        Operand::element("shift", &call.inputs[2]),
-        Operand::element("y", &call.outputs[0]),
-        Operand::element("mean", &call.outputs[1]),
-        Operand::element("rstd", &call.outputs[2]),
+        Operand::result("scale", &call.inputs[1]),
+        Operand::result("shift", &call.inputs[2]),
+        Operand::result("y", &call.outputs[0]),
+        Operand::result("mean", &call.outputs[1]),
+        Operand::result("rstd", &call.outputs[2]),
     ];
     let channels = call.inputs[1].layout.shape.elements();
     let rows = call.outputs[1].layout.shape.elements();
@@ -46,7 +46,7 @@ pub(super) fn gradient(call: Call<'_>) -> Result<()> {
         Operand::element("mean", mean),
         Operand::element("rstd", rstd),
         Operand::element("dy", dy),
-        Operand::element("dx", &call.outputs[0]),
+        Operand::result("dx", &call.outputs[0]),
     ];
     each(&Task::new(call, Sizes::rows(rows, channels), &operands), &GRADIENT)?;
     let operands = [

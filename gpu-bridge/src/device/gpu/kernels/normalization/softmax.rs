@@ -39,7 +39,7 @@ pub(super) fn masked_softmax(call: Call<'_>) -> Result<()> {
 
 fn powers(call: Call<'_>, share: &'static str, result: &'static str, masked: &'static str) -> Result<()> {
     let (x, y) = (&call.inputs[0], &call.outputs[0]);
-    let mut task = rows(call, x, &[Operand::element("x", x), Operand::element("y", y)]);
+    let mut task = rows(call, x, &[Operand::element("x", x), Operand::result("y", y)]);
     task.operands.extend(call.inputs.get(1).map(|mask| Operand::walked("mask", mask, &x.layout.shape)));
     task.flops = 2 * POWER_FLOPS;
     each(&task.define("SHARE", share).define("RESULT", result).define("MASKED", masked), &SOFTMAX)
@@ -57,7 +57,7 @@ pub(super) fn log_softmax_gradient(call: Call<'_>) -> Result<()> {
 
 fn gradient(call: Call<'_>, term: &'static str, result: &'static str) -> Result<()> {
     let (y, dy, dx) = (&call.inputs[0], &call.inputs[1], &call.outputs[0]);
-    let operands = [Operand::element("y", y), Operand::element("dy", dy), Operand::element("dx", dx)];
+    let operands = [Operand::element("y", y), Operand::element("dy", dy), Operand::result("dx", dx)];
     let mut task = rows(call, y, &operands);
     task.flops = POWER_FLOPS;
     each(&task.define("TERM", term).define("RESULT", result), &GRADIENT)
