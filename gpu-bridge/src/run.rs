@@ -84,6 +84,9 @@ pub trait Turn: Sync {
 
     /// A thread finds no more tiles.
     fn leave(&self, worker: usize, stint: &mut Stint);
+
+    /// All threads of the crew have left, and the caller goes on. What it waited for them is not work.
+    fn gathered(&self);
 }
 
 /// What one thread does for a call, up to where its time was counted.
@@ -214,6 +217,9 @@ impl Run<'_> {
                 }
             }
         })?;
+        if let Some(turn) = turn {
+            turn.gathered();
+        }
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
             None => Ok(()),

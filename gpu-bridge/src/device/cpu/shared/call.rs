@@ -218,6 +218,10 @@ impl Turn for Call<'_> {
         }
         self.caller.store(nanoseconds(stint.time).max(1), Ordering::Relaxed);
     }
+
+    fn gathered(&self) {
+        self.caller.store(nanoseconds(thread_time()).max(1), Ordering::Relaxed);
+    }
 }
 
 impl Drop for Call<'_> {
