@@ -60,7 +60,6 @@ struct Body {
     scale: f32,
     a: f32,
     b: f32,
-    batch: u32,
 }
 
 /// Two factors and what becomes of their product.
@@ -162,7 +161,6 @@ impl<'a> Product<'a> {
             scale: finish.scale,
             a,
             b,
-            batch: self.sizes.batch as u32,
         };
         let launch = planned(call, plan, &REGISTERS, &WORKGROUP).body(&body).flops(self.sizes.flops());
         if let Tile::Registers { .. } = plan.tile {

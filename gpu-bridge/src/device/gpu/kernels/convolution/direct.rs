@@ -60,12 +60,38 @@ pub(super) fn forward<'a>(
     weight: &View<'a>,
     bias: Option<&View<'a>>,
 ) -> Result<()> {
-    let launch = call.launch(&FORWARD).bind("x", x)?.bind("weight", weight)?;
-    biased(launch, bias)?.body(&Body::new(geometry)).flops(geometry.flops()).map(&call.outputs[0])
+    convolve(call, geometry, &Body::new(geometry), false, [x, weight], bias)
+}
+
+/// Depthwise only. With `reversed` the taps of the weight are taken from the last to the first.
+fn convolve<'a>(
+    call: &Call<'a>,
+    geometry: &Geometry,
+    body: &Body,
+    reversed: bool,
+    [x, weight]: [&View<'a>; 2],
+    bias: Option<&View<'a>>,
+) -> Result<()> {
+    let rows = geometry.images as u64 * u64::from(body.groups) * u64::from(body.to[0]);
+    let launch = call.launch(&FORWARD).bind("x", x)?.bind("weight", weight)?.bind("y", &call.outputs[0])?;
+    biased(launch, bias)?
+        .define("SLIDING", body.stride[1] == body.dilation[1])
+        .define("REVERSED", reversed)
+        .body(body)
+        .flops(geometry.flops())
+        .threads(rows * u64::from(body.to[1].div_ceil(4)))
 }
 
 /// For any convolution.
 pub(super) fn gradient_input<'a>(call: &Call<'a>, geometry: &Geometry, dy: &View<'a>, weight: &View<'a>) -> Result<()> {
+    if geometry.is_depthwise() && geometry.stride == [1, 1] {
+        // A convolution of the gradient, whose padding is what the kernel reaches past the padding here.
+        let body = Body::new(geometry);
+        let reach = |axis: usize| (body.kernel[axis] - 1).wrapping_mul(body.dilation[axis]);
+        let padding = [0, 1].map(|axis| reach(axis).wrapping_sub(body.padding[axis]));
+        let body = Body { from: body.to, to: body.from, padding, ..body };
+        return convolve(call, geometry, &body, true, [dy, weight], None);
+    }
     // Each element looks at every tap, whether the stride lets it be seen or not.
     let looks = geometry.outputs as u64 * geometry.taps() as u64 * 2;
     let elements = call.outputs[0].layout.shape.elements() as u64;
@@ -86,9 +112,11 @@ pub(super) fn gradient_weight<'a>(call: &Call<'a>, geometry: &Geometry, x: &View
     call.launch(&GRADIENT_WEIGHT)
         .bind("x", x)?
         .bind("dy", dy)?
+        .bind("y", &sums)?
+        .define("SLIDING", geometry.stride[1] == geometry.dilation[1])
         .body(&Body::new(geometry))
         .flops(geometry.flops())
-        .map(&sums)?;
+        .threads((geometry.images * geometry.groups * geometry.kernel[0] * geometry.kernel[1].div_ceil(4)) as u64)?;
     let body = ScatterBody {
         rows: 1,
         columns: each as u32,

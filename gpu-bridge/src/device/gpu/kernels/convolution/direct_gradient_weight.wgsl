@@ -1,26 +1,59 @@
-// One element of the gradient of a depthwise convolution's weight, for one image.
+// Four neighbours in a row of the gradient of a depthwise convolution's weight, for one image, by each thread. Where the
+// window steps as far as the kernel, the four see again what they saw a step before, but for one.
+//
+// Positions are counted modulo 2^32: what would be negative is very large, and so outside.
 
-fn value(i: u32) -> f32 {
+fn looked_up(row: u32, row_seen: bool, across: u32) -> f32 {
+    let seen = row_seen && across < parameters.body.sizes_from[1];
+    return select(0.0, x_at(select(0u, row + across, seen)), seen);
+}
+
+fn run(group: u32, lane: u32) {
+    let thread = group * $LANES + lane;
+    if (thread >= parameters.count) { return; }
     let body = parameters.body;
-    let taps = body.kernel[0] * body.kernel[1];
+    let fours = (body.kernel[1] + 3u) / 4u;
+    let rest = thread / fours;
+    let tap = (thread - rest * fours) * 4u;
     // Of an image and a channel.
-    let plane = i / taps;
-    let tap = i - plane * taps;
-    let tap_down = tap / body.kernel[1] * body.dilation[0] - body.padding[0];
-    let tap_across = tap % body.kernel[1] * body.dilation[1] - body.padding[1];
-    var sum = 0.0;
-    for (var row = 0u; row < body.sizes_to[0]; row++) {
-        let down = row * body.stride[0] + tap_down;
-        let start = (plane * body.sizes_from[0] + down) * body.sizes_from[1];
-        let change = (plane * body.sizes_to[0] + row) * body.sizes_to[1];
-        var row_sum = 0.0;
-        for (var column = 0u; column < body.sizes_to[1]; column++) {
-            let across = column * body.stride[1] + tap_across;
-            let seen = down < body.sizes_from[0] && across < body.sizes_from[1];
-            let seen_value = x_at(select(0u, start + across, seen));
-            row_sum = fma(dy_at(change + column), select(0.0, seen_value, seen), row_sum);
+    let plane = rest / body.kernel[0];
+    let step = body.dilation[1];
+    let across_start = tap * step - body.padding[1];
+    var down = (rest - plane * body.kernel[0]) * body.dilation[0] - body.padding[0];
+    var sum = vec4<f32>();
+    for (var y = 0u; y < body.sizes_to[0]; y++) {
+        let row = (plane * body.sizes_from[0] + down) * body.sizes_from[1];
+        let row_seen = down < body.sizes_from[0];
+        let changes = (plane * body.sizes_to[0] + y) * body.sizes_to[1];
+        var across = across_start;
+        var window = vec4<f32>();
+        if ($SLIDING) {
+            window.y = looked_up(row, row_seen, across);
+            window.z = looked_up(row, row_seen, across + step);
+            window.w = looked_up(row, row_seen, across + 2u * step);
+        }
+        var row_sum = vec4<f32>();
+        for (var x = 0u; x < body.sizes_to[1]; x++) {
+            if ($SLIDING) {
+                window = vec4<f32>(window.yzw, looked_up(row, row_seen, across + 3u * step));
+            } else {
+                window = vec4<f32>(
+                    looked_up(row, row_seen, across),
+                    looked_up(row, row_seen, across + step),
+                    looked_up(row, row_seen, across + 2u * step),
+                    looked_up(row, row_seen, across + 3u * step),
+                );
+            }
+            row_sum = fma(vec4<f32>(dy_at(changes + x)), window, row_sum);
+            across += body.stride[1];
         }
         sum += row_sum;
+        down += body.stride[0];
     }
-    return sum;
+    let first = rest * body.kernel[1] + tap;
+    let count = body.kernel[1] - tap;
+    y_put(first, sum.x);
+    if (count > 1u) { y_put(first + 1u, sum.y); }
+    if (count > 2u) { y_put(first + 2u, sum.z); }
+    if (count > 3u) { y_put(first + 3u, sum.w); }
 }

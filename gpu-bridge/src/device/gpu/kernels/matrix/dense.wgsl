@@ -9,10 +9,10 @@ struct Body {
     // From row to row and from column to column of each factor.
     left_strides: array<u32, 2>,
     right_strides: array<u32, 2>,
+    // What `finish.wgsl` takes.
     scale: f32,
     a: f32,
     b: f32,
-    batch: u32,
 }
 
 var<private> left_start: u32;

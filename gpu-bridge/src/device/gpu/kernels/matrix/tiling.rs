@@ -124,7 +124,7 @@ fn workgroup_tile(sizes: &Sizes) -> Tile {
 /// Into how many slices the depth is cut where the tiles alone do not keep the device busy. It must not depend on how the
 /// factors lie in memory: the result would have other bits.
 fn slices(software: bool, sizes: &Sizes) -> usize {
-    let (wanted, side, least) = if software { (32, 16, 128) } else { (256, 32, 256) };
+    let (wanted, side, least): (usize, usize, usize) = if software { (32, 16, 128) } else { (256, 32, 256) };
     let tiles = sizes.batch * sizes.rows.div_ceil(side) * sizes.columns.div_ceil(side);
-    if tiles == 0 { 1 } else { (wanted / tiles).clamp(1, (sizes.depth / least).max(1)) }
+    (wanted / tiles.max(1)).clamp(1, (sizes.depth / least).max(1))
 }
