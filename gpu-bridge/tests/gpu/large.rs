@@ -39,3 +39,24 @@ fn elementwise() {
 fn transposed() {
     both(LONG, 7, |_, x| x.transposed()?.contiguous());
 }
+
+#[test]
+fn sums_and_softmax() {
+    both(LONG, 10, |_, x| x.softmax()?.reduce(weft_gpu::op::Reducer::Max, &[1], false));
+}
+
+#[test]
+fn products() {
+    both(LONG, 70, |context, x| {
+        let weight = context.full(&[70, 3], weft_gpu::DType::F32, 0.125)?;
+        x.matmul(&weight)
+    });
+}
+
+#[test]
+fn rows_by_index() {
+    both(LONG, 7, |context, x| {
+        let last = u32::try_from(x.shape()[0] - 1).unwrap_or(u32::MAX);
+        x.gather_rows(&context.tensor(&[3], &[last, 0, last / 2])?)
+    });
+}
