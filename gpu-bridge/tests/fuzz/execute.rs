@@ -307,7 +307,8 @@ impl Machine<'_> {
             // What is written must be contiguous, and written once.
             Error::BadShape { reason, .. } => writes && reason.contains("contiguous"),
             Error::BadArgument { reason, .. } => {
-                (writes && reason.contains("share their memory")) || (is_sparse(op) && reason.contains("offset"))
+                (writes && reason.contains("share their memory"))
+                    || ((is_sparse(op) || self.shared) && reason.contains("offset"))
             }
             _ => false,
         }

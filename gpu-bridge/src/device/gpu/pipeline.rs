@@ -294,18 +294,18 @@ impl Variant {
         text.push_str("}\n");
         if walked {
             for slot in self.slots.iter().filter(|slot| slot.walked) {
-                let _ = write!(
+                let _ = writeln!(
                     text,
-                    "fn {0}_place(i: u32) -> u32 {{ var rest = i; var place = parameters.{0}_offset;\n",
+                    "fn {0}_place(i: u32) -> u32 {{ var rest = i; var place = parameters.{0}_offset;",
                     slot.name
                 );
                 for axis in (0..self.rank).rev() {
                     if axis == 0 {
                         let _ = write!(text, "place += rest * parameters.{}_strides[0]; ", slot.name);
                     } else {
-                        let _ = write!(
+                        let _ = writeln!(
                             text,
-                            "{{ let size = parameters.sizes[{axis}]; let next = rest / size; place += (rest - next * size) * parameters.{}_strides[{axis}]; rest = next; }}\n",
+                            "{{ let size = parameters.sizes[{axis}]; let next = rest / size; place += (rest - next * size) * parameters.{}_strides[{axis}]; rest = next; }}",
                             slot.name
                         );
                     }
@@ -328,7 +328,7 @@ impl Variant {
             Main::Run => text.push_str("run(group, lane); }\n"),
             Main::Map => {
                 let _ =
-                    write!(text, "let i = group * {}u + lane; if (i >= parameters.count) {{ return; }}\n", self.lanes);
+                    writeln!(text, "let i = group * {}u + lane; if (i >= parameters.count) {{ return; }}", self.lanes);
                 let packing = self.slots.iter().find(|slot| slot.name == "y").map(|slot| slot.packing);
                 // A thread has a word to itself, of which only the part that belongs to the tensor is written.
                 let narrow = match packing {
@@ -447,13 +447,13 @@ impl Slot {
             let end = words * u64::from(piece + 1);
             let _ = write!(text, "if (i < {end}u) {{ return {name}_{piece}[i - {}u]; }} ", words * u64::from(piece));
         }
-        let _ = write!(text, "return {name}_{last}[i - {}u]; }}\n", words * u64::from(last));
+        let _ = writeln!(text, "return {name}_{last}[i - {}u]; }}", words * u64::from(last));
         let _ = write!(text, "fn {name}_set_word(i: u32, value: {word}) {{ ");
         for piece in 0..last {
             let (start, end) = (words * u64::from(piece), words * u64::from(piece + 1));
             let _ = write!(text, "if (i < {end}u) {{ {name}_{piece}[i - {start}u] = value; return; }} ");
         }
-        let _ = write!(text, "{name}_{last}[i - {}u] = value; }}\n", words * u64::from(last));
+        let _ = writeln!(text, "{name}_{last}[i - {}u] = value; }}", words * u64::from(last));
         let (ty, load) = match self.packing {
             Packing::One(DType::U8) => ("u32", format!("extractBits({name}_word(i / 4u), (i % 4u) * 8u, 8u)")),
             Packing::One(DType::F16) => ("f32", format!("unpack2x16float({name}_word(i / 2u))[i % 2u]")),

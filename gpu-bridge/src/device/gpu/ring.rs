@@ -99,7 +99,7 @@ impl Slot {
         if !batch.arena.is_empty() {
             let mut arena = batch.arena.as_slice();
             let padded;
-            if arena.len() % 4 != 0 {
+            if !arena.len().is_multiple_of(4) {
                 padded = [arena, &[0; 3][..4 - arena.len() % 4]].concat();
                 arena = &padded;
             }

@@ -89,12 +89,7 @@ fn launches(gpu: &Gpu) -> Result<[Measurement; 2]> {
     let dispatches = (after.dispatches - before.dispatches) as f64;
     Ok([
         Measurement::alone(BENCH, "wgpu.submissions_per_step", "count", submissions),
-        Measurement::alone(
-            BENCH,
-            "wgpu.encode_us_per_op",
-            "us",
-            (recorded + encoded).as_secs_f64() * 1e6 / dispatches,
-        ),
+        Measurement::alone(BENCH, "wgpu.encode_us_per_op", "us", (recorded + encoded).as_secs_f64() * 1e6 / dispatches),
     ])
 }
 
