@@ -16,6 +16,7 @@ mod isolation;
 mod ledger;
 mod loss;
 mod placement;
+mod several;
 mod speed;
 mod support;
 mod time;
