@@ -52,7 +52,7 @@ pub struct Stats {
     /// Times that work was handed over.
     pub submissions: u64,
     pub dispatches: u64,
-    /// Time for encoding and handing over.
+    /// Time for encoding it.
     pub encode_nanoseconds: u64,
     /// Bytes of all buffers of tensors.
     pub allocated: u64,

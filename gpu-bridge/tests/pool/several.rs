@@ -15,8 +15,7 @@ fn lease(pool: &Pool, device: Wish) -> weft_gpu::Lease {
 
 #[test]
 fn leases_spread_over_gpus_and_stay_where_their_tensors_are() {
-    let devices: [Arc<dyn Shared>; 3] =
-        [Arc::new(SharedCpu::new()), Arc::new(crate::gpu()), Arc::new(crate::gpu())];
+    let devices: [Arc<dyn Shared>; 3] = [Arc::new(SharedCpu::new()), Arc::new(crate::gpu()), Arc::new(crate::gpu())];
     let pool = pool(devices);
     let (first, second) = (lease(&pool, Wish::Gpu), lease(&pool, Wish::Gpu));
     assert_eq!([first.device(), second.device()], [DeviceId::Gpu(0), DeviceId::Gpu(1)]);
@@ -24,15 +23,16 @@ fn leases_spread_over_gpus_and_stay_where_their_tensors_are() {
     assert_eq!(lease(&pool, Wish::Cpu).device(), DeviceId::Cpu(0));
     // Both compute at once, and neither sees the other.
     let sums = std::thread::scope(|scope| {
-        [&first, &second].map(|lease| {
-            let value = if lease.device() == DeviceId::Gpu(0) { 1.0 } else { 2.0 };
-            scope.spawn(move || {
-                let context = context(lease, 1);
-                let x = context.full(&[1000], weft_gpu::DType::F32, value).unwrap();
-                (0..50).fold(0.0, |_, _| x.sum().unwrap().item().unwrap())
+        [&first, &second]
+            .map(|lease| {
+                let value = if lease.device() == DeviceId::Gpu(0) { 1.0 } else { 2.0 };
+                scope.spawn(move || {
+                    let context = context(lease, 1);
+                    let x = context.full(&[1000], weft_gpu::DType::F32, value).unwrap();
+                    (0..50).fold(0.0, |_, _| x.sum().unwrap().item().unwrap())
+                })
             })
-        })
-        .map(|thread| thread.join().unwrap())
+            .map(|thread| thread.join().unwrap())
     });
     assert_eq!(sums, [1000.0, 2000.0]);
 }

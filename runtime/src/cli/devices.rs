@@ -47,7 +47,7 @@ pub fn run(out: &Output) -> anyhow::Result<()> {
             text += "\nNo GPU was found. A real one needs its Vulkan driver; `apt-get install mesa-vulkan-drivers` \
                      brings AMD's and Intel's, and a software one to try kernels on.\n";
         }
-        text += &format!("\n{VISIBLE_DEVICES}=cpu,gpu:0 limits a node to some of them.\n");
+        text += &format!("\n{VISIBLE_DEVICES}=cpu,gpu:0 hides all but these from whatever opens devices.\n");
         text
     })
 }

@@ -71,7 +71,7 @@ enum Pick {
 pub(super) struct Counts {
     pub(super) submissions: AtomicU64,
     pub(super) dispatches: AtomicU64,
-    /// Time of this thread for encoding and submitting.
+    /// Time of this thread for encoding.
     pub(super) encode_nanoseconds: AtomicU64,
 }
 
@@ -277,11 +277,11 @@ impl Owner {
             return;
         };
         let live = Arc::clone(&self.live);
-        let (submission, error) = live.scoped(|| slot.submit(&live, &batch));
+        let ((submission, encoded), error) = live.scoped(|| slot.submit(&live, &batch));
         let counts = &self.queue.counts;
         counts.submissions.fetch_add(1, Ordering::Relaxed);
         counts.dispatches.fetch_add(batch.dispatches(), Ordering::Relaxed);
-        counts.encode_nanoseconds.fetch_add(since.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        counts.encode_nanoseconds.fetch_add(encoded.as_nanos() as u64, Ordering::Relaxed);
         self.free(&batch);
         match error {
             None => self.in_flight.push_back(InFlight { member, batch, slot, submission, since }),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wgpu::{BufferDescriptor, BufferUsages};
 
@@ -94,8 +94,10 @@ impl Slot {
         Self { arena, parameters, readback, timestamps, mapping: Arc::default() }
     }
 
-    /// Encodes a batch and gives it to the GPU.
-    pub(super) fn submit(&self, live: &Live, batch: &Batch) -> wgpu::SubmissionIndex {
+    /// Encodes a batch and gives it to the GPU. Says how long the encoding took: a software GPU may do all of the work
+    /// while it is given it.
+    pub(super) fn submit(&self, live: &Live, batch: &Batch) -> (wgpu::SubmissionIndex, Duration) {
+        let start = Instant::now();
         if !batch.arena.is_empty() {
             let mut arena = batch.arena.as_slice();
             let padded;
@@ -123,7 +125,9 @@ impl Slot {
         encoder.map_buffer_on_submit(&self.readback, wgpu::MapMode::Read, .., move |mapped| {
             mapping.store(if mapped.is_ok() { MAPPED } else { FAILED }, Ordering::Release);
         });
-        live.queue.submit([encoder.finish()])
+        let commands = encoder.finish();
+        let encoded = start.elapsed();
+        (live.queue.submit([commands]), encoded)
     }
 
     fn encode(&self, live: &Live, batch: &Batch, encoder: &mut wgpu::CommandEncoder) {
