@@ -17,7 +17,6 @@ mod ledger;
 mod loss;
 mod placement;
 mod several;
-mod speed;
 mod support;
 mod time;
 mod visible;
