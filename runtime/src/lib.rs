@@ -8,6 +8,7 @@
 //! - [`node`]: every part put together, and what can be asked of it
 //! - [`tenant`]: who is calling, what they may use, what they have used
 //! - [`registry`]: uploads become versions of functions, compiled once
+//! - [`dataset`]: files in, shards and batches out
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
@@ -24,6 +25,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod data_dir;
+pub mod dataset;
 pub mod digest;
 pub mod host;
 mod locks;
