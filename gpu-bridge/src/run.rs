@@ -163,6 +163,19 @@ impl Run<'_> {
 
     /// Like [`Self::each`]; every thread has `floats` of its own to work in, which hold anything at first.
     pub fn each_with(&self, tiles: usize, floats: usize, body: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
+        self.try_each_with(tiles, floats, |tile, scratch| {
+            body(tile, scratch);
+            Ok(())
+        })
+    }
+
+    /// Like [`Self::each_with`] with a body that can fail.
+    pub fn try_each_with(
+        &self,
+        tiles: usize,
+        floats: usize,
+        body: impl Fn(usize, &mut [f32]) -> Result<()> + Sync,
+    ) -> Result<()> {
         if tiles == 0 {
             return Ok(());
         }
@@ -173,8 +186,7 @@ impl Run<'_> {
         let parts = Parts::new(scratch.floats());
         self.workers(tiles, |worker, tile| {
             // SAFETY: a worker has its index to itself, and runs one tile at a time.
-            body(tile, unsafe { parts.part(worker * stride..worker * stride + floats) });
-            Ok(())
+            body(tile, unsafe { parts.part(worker * stride..worker * stride + floats) })
         })
     }
 
