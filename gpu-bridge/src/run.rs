@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
@@ -302,4 +304,10 @@ impl<'a, T> Parts<'a, T> {
         // SAFETY: within bounds, just asserted; no overlap, by the contract.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
+}
+
+/// Processor time of this thread.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
