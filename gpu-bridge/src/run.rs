@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
@@ -163,6 +165,19 @@ impl Run<'_> {
 
     /// Like [`Self::each`]; every thread has `floats` of its own to work in, which hold anything at first.
     pub fn each_with(&self, tiles: usize, floats: usize, body: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
+        self.try_each_with(tiles, floats, |tile, scratch| {
+            body(tile, scratch);
+            Ok(())
+        })
+    }
+
+    /// Like [`Self::each_with`] with a body that can fail.
+    pub fn try_each_with(
+        &self,
+        tiles: usize,
+        floats: usize,
+        body: impl Fn(usize, &mut [f32]) -> Result<()> + Sync,
+    ) -> Result<()> {
         if tiles == 0 {
             return Ok(());
         }
@@ -173,8 +188,7 @@ impl Run<'_> {
         let parts = Parts::new(scratch.floats());
         self.workers(tiles, |worker, tile| {
             // SAFETY: a worker has its index to itself, and runs one tile at a time.
-            body(tile, unsafe { parts.part(worker * stride..worker * stride + floats) });
-            Ok(())
+            body(tile, unsafe { parts.part(worker * stride..worker * stride + floats) })
         })
     }
 
@@ -290,4 +304,10 @@ impl<'a, T> Parts<'a, T> {
         // SAFETY: within bounds, just asserted; no overlap, by the contract.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
+}
+
+/// Processor time of this thread.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

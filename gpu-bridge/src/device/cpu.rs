@@ -73,7 +73,7 @@ impl Device for Cpu {
     fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()> {
         let name = op.name();
         let inputs =
-            inputs.iter().map(|view| Input::borrow(name, view)).collect::<Result<SmallVec<[Input<'_>; 4]>>>()?;
+            inputs.iter().map(|view| Input::borrow(name, view)).collect::<Result<SmallVec<[Input<'_>; 8]>>>()?;
         let mut outputs =
             outputs.iter().map(|view| Output::borrow(name, view)).collect::<Result<SmallVec<[Output<'_>; 4]>>>()?;
         let (inputs, outputs) = (&inputs[..], &mut outputs[..]);

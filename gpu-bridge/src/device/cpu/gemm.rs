@@ -1,10 +1,20 @@
 //! The product of two matrices of any strides, cut into tiles.
+//!
+//! A tile goes through the depth in pieces, and in each through its rows in pieces, so that what is used again is still
+//! in a cache. Columns are packed, unless they are used too few times for that to pay.
 
 use std::ops::Range;
 
-use super::simd::vectorized;
+use super::panel::{self, DOT_COLUMNS, DOT_ROWS, Segments};
 use crate::error::Result;
 use crate::run::{Parts, Run};
+
+mod block;
+mod pack;
+mod vector;
+
+use block::{LANES, Operands, ROWS, Target};
+use vector::with_vector;
 
 /// A matrix in a slice: element (i, j) lies at `i * row + j * column`.
 #[derive(Clone, Copy)]
@@ -54,7 +64,39 @@ const PIECES: usize = 8;
 /// The depth after which a tile looks up from its work.
 const DEPTH: usize = 1 << 13;
 
+/// The depth and the columns that a tile works on at a time: a block of rows stays in the first cache, packed columns in
+/// the second. Where rows are packed, it is so many at a time.
+const KEEP_DEPTH: usize = 256;
+const KEEP_COLUMNS: usize = 8 * LANES;
+const KEEP_ROWS: usize = 8 * ROWS;
+
+/// Up to so many rows, columns are read where they lie.
+const IN_PLACE_ROWS: usize = 8 * ROWS;
+
+/// Up to so many rows, columns that lie along the depth are not packed either.
+const DOTTED_ROWS: usize = 2 * ROWS;
+
 impl Sizes {
+    /// Whether the operands lie so that rows need no packing, and are so few that columns are not worth it.
+    fn suits_dots(&self, a: Matrix<'_>, b: Matrix<'_>) -> bool {
+        a.column == 1 && b.row == 1 && b.column != 1 && self.m <= DOTTED_ROWS && self.k >= 16
+    }
+
+    /// Whether rows lie side by side, and are used often enough to be packed.
+    fn packs_rows(&self, a: Matrix<'_>) -> bool {
+        a.row == 1 && a.column != 1 && self.n > 2 * LANES
+    }
+
+    /// Floats that a tile of the product works in: some panels of columns, and the rows where they are packed.
+    pub(super) fn scratch(&self, a: Matrix<'_>) -> usize {
+        let rows = if self.packs_rows(a) { self.m.next_multiple_of(ROWS).min(KEEP_ROWS) } else { 0 };
+        self.k.min(KEEP_DEPTH) * (self.kept_columns() + rows)
+    }
+
+    fn kept_columns(&self) -> usize {
+        self.n.next_multiple_of(LANES).min(KEEP_COLUMNS)
+    }
+
     fn work(&self) -> usize {
         self.m * self.n * self.k
     }
@@ -67,10 +109,12 @@ impl Sizes {
         loop {
             let work = rows * columns * depth;
             let split = work > LARGE_TILE || (pieces < PIECES && work >= 2 * SMALL_TILE);
-            if !split || (rows < 32 && columns < 32) {
+            if !split || (rows < 64 && columns < 64) {
                 return (rows.max(1), columns.max(1));
             }
-            if rows >= columns {
+            // Columns are packed anew for each tile, rows often not at all: so tiles are tall, if not too narrow.
+            let tall = rows >= 128 && columns <= KEEP_COLUMNS;
+            if tall || columns < 64 || rows >= 8 * columns {
                 rows = rows.div_ceil(2).next_multiple_of(16);
             } else {
                 columns = columns.div_ceil(2).next_multiple_of(16);
@@ -98,7 +142,8 @@ pub(super) fn multiply(
     let (tile_rows, tile_columns) = sizes.tile();
     let (down, across) = (m.div_ceil(tile_rows), n.div_ceil(tile_columns));
     let parts = Parts::new(&mut c[..m * n]);
-    run.try_each(down * across, |tile| {
+    let scratch = Sizes { m: tile_rows, n: tile_columns, k }.scratch(a);
+    run.try_each_with(down * across, scratch, |tile, scratch| {
         let rows = tile / across * tile_rows..m.min((tile / across + 1) * tile_rows);
         let columns = tile % across * tile_columns..n.min((tile % across + 1) * tile_columns);
         let sizes = Sizes { m: rows.len(), n: columns.len(), k };
@@ -111,7 +156,7 @@ pub(super) fn multiply(
             let depth = (k - done).min(DEPTH);
             let (a, b) = (a.from(rows.start, done), b.from(done, columns.start));
             // SAFETY: the tile lies inside `c`, and only this thread works on it.
-            unsafe { product(Sizes { k: depth, ..sizes }, a, b, corner, n, scale, done > 0) };
+            unsafe { product(Sizes { k: depth, ..sizes }, a, b, corner, n, scale, done > 0, scratch) };
             done += depth;
             if done >= k {
                 break;
@@ -126,7 +171,7 @@ pub(super) fn multiply(
     })
 }
 
-/// `c (+)= scale * a b` on this thread alone, `c` with rows `stride` apart.
+/// `c (+)= scale * a b` on this thread alone, `c` with rows `stride` apart, and [`Sizes::scratch`] floats to work in.
 pub(super) fn multiply_alone(
     sizes: Sizes,
     a: Matrix<'_>,
@@ -135,13 +180,14 @@ pub(super) fn multiply_alone(
     stride: usize,
     scale: f32,
     accumulate: bool,
+    scratch: &mut [f32],
 ) {
     if sizes.m == 0 || sizes.n == 0 {
         return;
     }
     assert!((sizes.m - 1) * stride + sizes.n <= c.len(), "the product fits");
     // SAFETY: it fits, and `c` is borrowed exclusively.
-    unsafe { product(sizes, a, b, c.as_mut_ptr(), stride, scale, accumulate) }
+    unsafe { product(sizes, a, b, c.as_mut_ptr(), stride, scale, accumulate, scratch) }
 }
 
 /// # Safety
@@ -154,6 +200,7 @@ unsafe fn product(
     stride: usize,
     scale: f32,
     accumulate: bool,
+    scratch: &mut [f32],
 ) {
     let Sizes { m, n, k } = sizes;
     assert!(a.holds(m, k) && b.holds(k, n), "the operands hold what is multiplied");
@@ -170,37 +217,75 @@ unsafe fn product(
         // SAFETY: by the contract; a single row or column.
         return unsafe { with_vector(sizes, a, b, c, stride, scale, accumulate) };
     }
-    // SAFETY: bounds of `a` and `b` are asserted above, those of `c` are the contract.
-    unsafe {
-        gemm::gemm(
-            m,
-            n,
-            k,
-            c,
-            1,
-            stride as isize,
-            accumulate,
-            a.data.as_ptr(),
-            a.column as isize,
-            a.row as isize,
-            b.data.as_ptr(),
-            b.column as isize,
-            b.row as isize,
-            1.0,
-            scale,
-            false,
-            false,
-            false,
-            gemm::Parallelism::None,
-        );
+    if sizes.suits_dots(a, b) {
+        // SAFETY: by the contract.
+        return unsafe { with_dots(sizes, a, b, c, stride, scale, accumulate) };
+    }
+    let (panels, packed) = scratch.split_at_mut(k.min(KEEP_DEPTH) * sizes.kept_columns());
+    for step in (0..k).step_by(KEEP_DEPTH) {
+        let depth = KEEP_DEPTH.min(k - step);
+        for column in (0..n).step_by(KEEP_COLUMNS) {
+            let sizes = Sizes { m, n: KEEP_COLUMNS.min(n - column), k: depth };
+            // SAFETY: some columns of `c`.
+            let place = unsafe { c.add(column) };
+            let to = Target { place, stride, columns: LANES, scale, accumulate: accumulate || step > 0 };
+            // SAFETY: the operands hold their part of what was asserted, and the target is what was promised.
+            unsafe { by_panels(sizes, a.from(0, step), b.from(step, column), to, panels, packed) };
+        }
     }
 }
 
-/// The product of a matrix and a vector, which wants neither packing nor tiles.
+/// Rows of the next block: a block of one or two rows would take as long as one of four.
+fn block_rows(left: usize) -> usize {
+    match left {
+        7 | 8 => left.div_ceil(2),
+        _ => left.min(ROWS),
+    }
+}
+
+/// A part of a product whose columns fit a cache: they are packed once, and a block of rows, in a nearer cache, goes
+/// through all of them.
 ///
 /// # Safety
-/// As for [`product`], with `m` or `n` 1.
-unsafe fn with_vector(
+/// The operands hold what is multiplied; the target is valid for all rows and columns, and nobody else uses it.
+unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, panels: &mut [f32], packed: &mut [f32]) {
+    let Sizes { m, n, k } = sizes;
+    // Where columns are read in place, those that do not fill a block are packed all the same.
+    let in_place = if b.column == 1 && m <= IN_PLACE_ROWS { n / LANES * LANES } else { 0 };
+    pack::columns(b.from(0, in_place), k, n - in_place, panels);
+    // Rows that lie along the depth are read where they are.
+    let packs_rows = sizes.packs_rows(a);
+    let mut row = 0;
+    while row < m {
+        let count = if packs_rows { ROWS.min(m - row) } else { block_rows(m - row) };
+        if packs_rows && row % KEEP_ROWS == 0 {
+            pack::rows(a.from(row, 0), KEEP_ROWS.min(m - row), k, packed);
+        }
+        let (rows, row_stride, row_step) = match packs_rows {
+            true => (packed[row % KEEP_ROWS * k..].as_ptr(), 1, ROWS),
+            false => (a.from(row, 0).data.as_ptr(), a.row, a.column),
+        };
+        for column in (0..n).step_by(LANES) {
+            let (columns, column_step) = match column < in_place {
+                true => (b.from(0, column).data.as_ptr(), b.row),
+                false => (panels[(column - in_place) * k..].as_ptr(), LANES),
+            };
+            let from = Operands { depth: k, rows, row_stride, row_step, columns, column_step };
+            // SAFETY: a block of the target; rows and columns are packed for `k` steps, or in operands that hold them.
+            unsafe {
+                let place = to.place.add(row * to.stride + column);
+                block::multiply(count, from, Target { place, columns: LANES.min(n - column), ..to });
+            }
+        }
+        row += count;
+    }
+}
+
+/// Few rows and columns that both lie along the depth: nothing is packed.
+///
+/// # Safety
+/// As for [`product`].
+unsafe fn with_dots(
     sizes: Sizes,
     a: Matrix<'_>,
     b: Matrix<'_>,
@@ -209,77 +294,21 @@ unsafe fn with_vector(
     scale: f32,
     accumulate: bool,
 ) {
-    // A row times a matrix is a transposed matrix times a column.
-    let (rows, matrix, vector, step) = match sizes.n {
-        1 => (sizes.m, a, Matrix::new(b.data, b.row, 1), stride),
-        _ => (sizes.n, b.transposed(), Matrix::new(a.data, a.column, 1), 1),
-    };
-    let store = |row: usize, sum: f32| {
-        // SAFETY: `row` is below the number of results.
-        let place = unsafe { &mut *c.add(row * step) };
-        *place = if accumulate { *place + scale * sum } else { scale * sum };
-    };
-    if matrix.column == 1 && vector.row == 1 {
-        let vector = &vector.data[..sizes.k];
-        vectorized(
-            #[inline(always)]
-            || {
-                for row in 0..rows {
-                    store(row, dot(&matrix.data[row * matrix.row..][..sizes.k], vector));
+    let Sizes { m, n, k } = sizes;
+    for column in (0..n).step_by(DOT_COLUMNS) {
+        let columns = std::array::from_fn(|i| &b.data[(column + i).min(n - 1) * b.column..][..k]);
+        for row in (0..m).step_by(DOT_ROWS) {
+            let rows = std::array::from_fn(|i| &a.data[(row + i).min(m - 1) * a.row..][..k]);
+            let sums = panel::dots(1, k, Segments { rows, step: 0 }, Segments { rows: columns, step: 0 });
+            for (row, sums) in (row..m).zip(&sums) {
+                for (column, sum) in (column..n).zip(sums) {
+                    // SAFETY: an element of `c`.
+                    let place = unsafe { &mut *c.add(row * stride + column) };
+                    *place = if accumulate { *place + scale * sum } else { scale * sum };
                 }
-            },
-        );
-        return;
-    }
-    if matrix.row == 1 {
-        // Rows lie side by side: a block of sums goes down the matrix together.
-        vectorized(
-            #[inline(always)]
-            || {
-                for start in (0..rows).step_by(WIDTH) {
-                    let count = WIDTH.min(rows - start);
-                    let mut sums = [0.0_f32; WIDTH];
-                    for depth in 0..sizes.k {
-                        let factor = vector.data[depth * vector.row];
-                        let row = &matrix.data[depth * matrix.column + start..][..count];
-                        sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += factor * x);
-                    }
-                    for (row, &sum) in sums[..count].iter().enumerate() {
-                        store(start + row, sum);
-                    }
-                }
-            },
-        );
-        return;
-    }
-    for row in 0..rows {
-        let products =
-            (0..sizes.k).map(|i| matrix.data[row * matrix.row + i * matrix.column] * vector.data[i * vector.row]);
-        store(row, products.sum());
-    }
-}
-
-/// Sums that are carried side by side.
-const WIDTH: usize = 32;
-
-#[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; WIDTH];
-    let (a_blocks, b_blocks) = (a.chunks_exact(WIDTH), b.chunks_exact(WIDTH));
-    let rest: f32 = a_blocks.remainder().iter().zip(b_blocks.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a_blocks.zip(b_blocks) {
-        for lane in 0..WIDTH {
-            sums[lane] += a[lane] * b[lane];
+            }
         }
     }
-    let mut width = WIDTH / 2;
-    while width > 0 {
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-        width /= 2;
-    }
-    sums[0] + rest
 }
 
 /// Whether a product is so small that several of them belong into one tile.

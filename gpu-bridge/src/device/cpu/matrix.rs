@@ -36,11 +36,11 @@ pub(super) fn matmul(op: &MatMul, inputs: &[Input<'_>], outputs: &mut [Output<'_
         return Ok(());
     }
     let parts = Parts::new(c);
-    run.ranges(batch, together, |range| {
-        for index in range {
+    run.each_with(batch.div_ceil(together), sizes.scratch(a_at(0)), |tile, scratch| {
+        for index in tile * together..batch.min((tile + 1) * together) {
             // SAFETY: every product has its own part.
             let c = unsafe { parts.part(index * each..(index + 1) * each) };
-            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, sizes.n, op.scale, false);
+            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, sizes.n, op.scale, false, scratch);
         }
     })
 }

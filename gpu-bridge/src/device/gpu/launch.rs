@@ -197,7 +197,8 @@ impl<'a> Launch<'a> {
         let group = live.bindings.group(live, &self.regions)?;
         let class = live.class;
         let microseconds = (self.flops / class.flops).max(self.bytes / class.bytes);
-        self.core.record(Dispatch { pipeline, group, groups: groups as u32, microseconds }, &words)
+        let checks = self.fault.is_some();
+        self.core.record(Dispatch { pipeline, group, groups: groups as u32, microseconds, checks }, &words)
     }
 
     /// Joins axes that all walked operands step through alike, and writes down the strides: fewer divisions per element.

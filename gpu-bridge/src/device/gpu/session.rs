@@ -47,6 +47,8 @@ pub(super) struct Dispatch {
     pub(super) groups: u32,
     /// An estimate.
     pub(super) microseconds: u64,
+    /// Whether it may find something wrong.
+    pub(super) checks: bool,
 }
 
 /// What a GPU is to do. Offsets `from` lie in the batch's arena.
@@ -65,7 +67,9 @@ pub(super) struct Batch {
     pub(super) microseconds: u64,
     /// Regions that nobody uses once this batch has been submitted.
     pub(super) freed: Vec<Region>,
+    /// Where kernels write what they find, and whether any of these does.
     pub(super) fault: Region,
+    pub(super) checks: bool,
     pub(super) reply: Option<Arc<Reply>>,
     pub(super) progress: Arc<Progress>,
 }
@@ -219,6 +223,7 @@ impl Core {
                 groups: end - base,
             });
             recorded.microseconds += dispatch.microseconds / u64::from(parts);
+            recorded.checks |= dispatch.checks;
             base = end;
             self.flush_if_full(&mut recorded)?;
         }
@@ -380,6 +385,7 @@ impl Batch {
             microseconds: 0,
             freed: Vec::new(),
             fault,
+            checks: false,
             reply: None,
             progress,
         }

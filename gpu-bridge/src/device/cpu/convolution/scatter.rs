@@ -20,25 +20,33 @@ pub(super) fn gradient_input(
     let block = (PRODUCTS / (taps * pixels)).clamp(1, inputs.max(1));
     let blocks = inputs.div_ceil(block);
     let dx = Parts::new(dx);
-    run.each_with(images * groups * blocks, block * taps * pixels, |tile, products| {
-        let (image, group, first) = (tile / blocks / groups, tile / blocks % groups, tile % blocks * block);
-        let count = block.min(inputs - first);
-        let rows = count * taps;
-        let depth = geometry.depth();
-        let weight = &weight[group * outputs * depth + first * taps..];
-        let dy = &dy[(image * groups + group) * outputs * pixels..][..outputs * pixels];
-        let sizes = Sizes { m: rows, n: pixels, k: outputs };
-        multiply_alone(sizes, Matrix::new(weight, 1, depth), Matrix::new(dy, pixels, 1), products, pixels, 1.0, false);
-        let start = ((image * groups + group) * inputs + first) * plane;
-        // SAFETY: the channels of a tile are its alone.
-        let dx = unsafe { dx.part(start..start + count * plane) };
-        dx.fill(0.0);
-        for (channel, products) in dx.chunks_exact_mut(plane).zip(products.chunks_exact(taps * pixels)) {
-            for (tap, products) in products.chunks_exact(pixels).enumerate() {
-                add_tap(geometry, tap, products, channel);
+    let floats = block * taps * pixels;
+    let product = Sizes { m: block * taps, n: pixels, k: outputs };
+    run.each_with(
+        images * groups * blocks,
+        floats + product.scratch(Matrix::new(weight, 1, geometry.depth())),
+        |tile, scratch| {
+            let (products, scratch) = scratch.split_at_mut(floats);
+            let (image, group, first) = (tile / blocks / groups, tile / blocks % groups, tile % blocks * block);
+            let count = block.min(inputs - first);
+            let rows = count * taps;
+            let depth = geometry.depth();
+            let weight = &weight[group * outputs * depth + first * taps..];
+            let dy = &dy[(image * groups + group) * outputs * pixels..][..outputs * pixels];
+            let sizes = Sizes { m: rows, ..product };
+            let (weight, dy) = (Matrix::new(weight, 1, depth), Matrix::new(dy, pixels, 1));
+            multiply_alone(sizes, weight, dy, products, pixels, 1.0, false, scratch);
+            let start = ((image * groups + group) * inputs + first) * plane;
+            // SAFETY: the channels of a tile are its alone.
+            let dx = unsafe { dx.part(start..start + count * plane) };
+            dx.fill(0.0);
+            for (channel, products) in dx.chunks_exact_mut(plane).zip(products.chunks_exact(taps * pixels)) {
+                for (tap, products) in products.chunks_exact(pixels).enumerate() {
+                    add_tap(geometry, tap, products, channel);
+                }
             }
-        }
-    })
+        },
+    )
 }
 
 /// Adds what every output sends back through one tap.

@@ -8,12 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::turns::{State, Ticket};
 use super::{Handle, QUANTUM};
 use crate::error::{Error, Result};
-use crate::run::{Cancel, Stint, Turn};
+use crate::run::{Cancel, Stint, Turn, thread_time};
 
 pub(super) struct Call<'a> {
     handle: &'a Handle,
@@ -242,12 +240,6 @@ impl Drop for Call<'_> {
 
 fn now() -> Stint {
     Stint { time: thread_time(), since: Instant::now() }
-}
-
-/// Processor time of this thread.
-fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 fn nanoseconds(duration: Duration) -> u64 {
