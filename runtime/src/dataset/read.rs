@@ -40,7 +40,7 @@ pub use source::{Limits, Source};
 use super::rows::{Features, Labels, Rows, Values};
 use source::Opened;
 
-/// Bytes of features that are read at once, if a single sample is not more.
+/// Bytes of samples that are read at once, if a single one is not more.
 const BYTES_AT_ONCE: usize = 2 << 20;
 
 /// How files are to be understood. The default finds out what it can.
@@ -109,7 +109,7 @@ pub trait Samples: Send {
         None
     }
 
-    /// Appends up to `most` more samples, and gives how many. 0 only at the end, once everything has been checked, or if
+    /// Appends up to `most` more samples, a few megabytes of them at most, and gives how many. 0 only at the end, once everything has been checked, or if
     /// `most` is 0. `into` must be empty or have samples of the same kind; after an error it has what it had before.
     fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError>;
 }
@@ -124,12 +124,14 @@ pub fn open(features: &Source, labels: Option<&Source>, options: &Options) -> Re
             pair::open(file, labels, options)?
         }
     };
-    Ok(Box::new(Guarded { samples, failed: false, read: 0 }))
+    Ok(Box::new(Guarded { samples, name: features.name.clone(), failed: false, read: 0 }))
 }
 
-/// Keeps what every reader promises: an error leaves no half of a sample behind, and what was counted comes.
+/// Keeps what every reader promises: no more at once than fits in little memory, no half of a sample after an error, and
+/// as many samples as were counted.
 struct Guarded {
     samples: Box<dyn Samples>,
+    name: String,
     failed: bool,
     read: u64,
 }
@@ -170,12 +172,12 @@ impl Samples for Guarded {
             into.labels.clear();
         }
         let before = Lengths::of(into);
-        let result = self.samples.read(most, into);
+        let result = self.samples.read(most.min(self.rows_at_once()), into);
         let result = result.and_then(|count| {
             self.read += count as u64;
             match self.count() {
                 Some(expected) if self.read > expected || (count == 0 && self.read < expected) => {
-                    Err(ReadError::Asked(format!("{} samples instead of {expected}: {}", self.read, labels::CHANGED)))
+                    Err(ReadError::content(&self.name, Place::Whole, labels::CHANGED))
                 }
                 _ => Ok(count),
             }
@@ -188,6 +190,18 @@ impl Samples for Guarded {
             }
         }
         result
+    }
+}
+
+impl Guarded {
+    /// How many samples are read at once. Sparse ones have a limit of their own.
+    fn rows_at_once(&self) -> usize {
+        let features = match self.features() {
+            Features::Dense { element, .. } => self.features().width() * element.size(),
+            Features::Sparse { .. } => size_of::<u32>(),
+        };
+        let labels = self.labels().map_or(0, Labels::size);
+        (BYTES_AT_ONCE / (features + labels).max(1)).max(1)
     }
 }
 
@@ -218,14 +232,6 @@ impl Lengths {
             }
         }
     }
-}
-
-/// How many dense samples are read at once, of `most` that are wanted.
-fn rows_at_once(features: &Features, most: usize) -> usize {
-    let Features::Dense { element, .. } = features else { return most };
-    // The width has been held against a limit; a table of labels alone has none.
-    let sample = (features.width() * element.size()).max(4);
-    most.min((BYTES_AT_ONCE / sample).max(1))
 }
 
 fn mixed() -> ReadError {

@@ -1,9 +1,9 @@
 //! Samples of which the features are one array and the labels, if there are any, another.
 
+use super::Samples;
 use super::array::Array;
 use super::error::{Place, ReadError};
 use super::labels::LabelArray;
-use super::{Samples, rows_at_once};
 use crate::dataset::rows::{Features, Labels, Rows, Values};
 
 pub(super) struct Arrays {
@@ -43,7 +43,7 @@ impl Samples for Arrays {
 
     fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError> {
         let Values::Dense(bytes) = &mut into.features else { return Err(super::mixed()) };
-        let count = self.features.features_of(rows_at_once(self.features.features(), most), bytes)?;
+        let count = self.features.features_of(most, bytes)?;
         if let Some(labels) = &mut self.labels {
             labels.read(count, &mut into.labels)?;
         }

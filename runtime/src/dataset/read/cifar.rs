@@ -3,7 +3,7 @@
 use super::error::ReadError;
 use super::labels::LabelKind;
 use super::source::{Input, Opened};
-use super::{Options, Samples, rows_at_once};
+use super::{Options, Samples};
 use crate::dataset::rows::{Element, Features, Labels, Rows, Values};
 
 const SHAPE: [usize; 3] = [3, 32, 32];
@@ -28,7 +28,9 @@ impl Cifar {
             Some(length) if length == 0 || length % SAMPLE != 0 => {
                 return Err(input.wrong_at(
                     length - length % SAMPLE,
-                    format!("{length} bytes are no whole number of samples of {SAMPLE}: it is truncated, or not CIFAR-10"),
+                    format!(
+                        "{length} bytes are no whole number of samples of {SAMPLE}: it is truncated, or not CIFAR-10"
+                    ),
                 ));
             }
             length => length.map(|length| length / SAMPLE),
@@ -52,7 +54,7 @@ impl Samples for Cifar {
 
     fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError> {
         let Values::Dense(bytes) = &mut into.features else { return Err(super::mixed()) };
-        for count in 0..rows_at_once(&self.features, most) {
+        for count in 0..most {
             let Some(&class) = self.input.fill()?.first() else {
                 if count == 0 && self.input.offset() == 0 {
                     return Err(self.input.wrong("the file is empty"));
@@ -66,6 +68,6 @@ impl Samples for Cifar {
             into.labels.extend_from_slice(&i32::from(class).to_le_bytes());
             self.input.append(PIXELS, bytes, "a sample")?;
         }
-        Ok(rows_at_once(&self.features, most))
+        Ok(most)
     }
 }

@@ -10,7 +10,7 @@ use super::names::Role;
 use super::source::Opened;
 use super::table::Table;
 use super::text::{number, wide_number};
-use super::{Header, LabelColumn, Options, Samples, rows_at_once};
+use super::{Header, LabelColumn, Options, Samples};
 use crate::dataset::rows::{Element, Features, Labels, Rows, Values};
 
 const NO_ROWS: &str = "the file has no rows but its header";
@@ -79,13 +79,19 @@ impl Layout {
             LabelColumn::Last => Some(columns - 1),
             LabelColumn::Index(index) if *index < columns => Some(*index),
             LabelColumn::Index(index) => {
-                return Err(table.wrong(format!("no column {index} for the label: the first is 0, the last {}", columns - 1)));
+                return Err(
+                    table.wrong(format!("no column {index} for the label: the first is 0, the last {}", columns - 1))
+                );
             }
             LabelColumn::Name(name) => {
                 let found = first.iter().position(|cell| cell == name.as_bytes());
                 Some(found.ok_or_else(|| {
                     let have: Vec<String> = first.iter().take(10).map(|cell| format!("`{}`", excerpt(cell))).collect();
-                    table.wrong(format!("no column `{}` for the label; it has {}", name.escape_debug(), have.join(", ")))
+                    table.wrong(format!(
+                        "no column `{}` for the label; it has {}",
+                        name.escape_debug(),
+                        have.join(", ")
+                    ))
                 })?)
             }
         };
@@ -131,7 +137,8 @@ fn looks_like_header(first: &[Vec<u8>], label: Option<usize>, table: &mut Table)
         let text = number(&first[0]).is_none();
         return Ok(text && table.next()? && table.columns() == 1 && number(table.cell(0)).is_some());
     }
-    if first.iter().enumerate().all(|(index, cell)| *cell == index.to_string().as_bytes()) {
+    // Fewer could well be a sample.
+    if first.len() > 3 && first.iter().enumerate().all(|(index, cell)| *cell == index.to_string().as_bytes()) {
         return Ok(true);
     }
     let features = first.iter().enumerate().filter(|&(index, _)| Some(index) != label);
@@ -216,9 +223,8 @@ fn labels_of(
         return Err(table.input.wrong(NO_ROWS));
     }
     let Some(names) = names else {
-        let meaning = tally
-            .decide(1)
-            .map_err(|(place, problem)| ReadError::content(&table.input.name, place, problem))?;
+        let meaning =
+            tally.decide(1).map_err(|(place, problem)| ReadError::content(&table.input.name, place, problem))?;
         return Ok((LabelsOf::Numbers(meaning), None, count));
     };
     let names: Vec<String> = match &options.classes {
@@ -228,7 +234,6 @@ fn labels_of(
     let classes = names.iter().zip(0..).map(|(name, class)| (name.clone().into_bytes(), class)).collect();
     Ok((LabelsOf::Names(classes), Some(names), count))
 }
-
 
 impl Samples for Csv {
     fn features(&self) -> &Features {
@@ -252,7 +257,6 @@ impl Samples for Csv {
 
     fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError> {
         let Values::Dense(bytes) = &mut into.features else { return Err(super::mixed()) };
-        let most = rows_at_once(&self.features, most);
         for count in 0..most {
             if !self.layout.next(&mut self.table)? {
                 return if self.any { Ok(count) } else { Err(self.table.input.wrong(NO_ROWS)) };

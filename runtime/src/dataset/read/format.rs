@@ -73,15 +73,21 @@ impl Format {
         if idx::begins(first) {
             return Some(Self::Idx);
         }
-        let line = first.split(|&byte| byte == b'\n').next().unwrap_or_default();
         let is_text = |byte: &u8| !byte.is_ascii_control() || byte.is_ascii_whitespace();
-        if !line.is_empty() && line.iter().all(is_text) {
-            let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1).peekable();
-            let pairs = words.peek().is_some() && words.take(8).all(|word| word.contains(&b':') || word[0] == b'#');
-            return Some(if pairs { Self::LibSvm } else { Self::Csv });
+        if !first.is_empty() && first.iter().all(is_text) {
+            return Some(if holds_pairs(first) { Self::LibSvm } else { Self::Csv });
         }
         length.filter(|&length| length > 0 && length % cifar::SAMPLE == 0).map(|_| Self::Cifar)
     }
+}
+
+/// Whether the first line with samples has `index:value` pairs.
+fn holds_pairs(text: &[u8]) -> bool {
+    let before_comment = |line: &[u8]| line.iter().position(|&byte| byte == b'#').unwrap_or(line.len());
+    let lines = text.split(|&byte| byte == b'\n').map(|line| &line[..before_comment(line)]);
+    let line = lines.map(<[u8]>::trim_ascii).find(|line| !line.is_empty()).unwrap_or_default();
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).skip(1).take(8).peekable();
+    words.peek().is_some() && words.all(|word| word.contains(&b':'))
 }
 
 impl fmt::Display for Format {

@@ -43,7 +43,8 @@ impl Meaning {
 
     /// A number as it is kept. `None` if it is not what was seen when this was decided.
     pub fn encode(self, value: f64) -> Option<[u8; 4]> {
-        let class = |value: f64| ((0.0..=f64::from(MAX_CLASS)).contains(&value) && value.fract() == 0.0).then_some(value);
+        let class =
+            |value: f64| ((0.0..=f64::from(MAX_CLASS)).contains(&value) && value.fract() == 0.0).then_some(value);
         match self {
             Self::Class => class(value).map(|class| (class as i32).to_le_bytes()),
             Self::MinusPlus => class((value + 1.0) / 2.0).map(|class| (class as i32).to_le_bytes()),
@@ -143,9 +144,8 @@ impl LabelArray {
             }
         }
         array.finish()?;
-        let meaning = tally
-            .decide(width)
-            .map_err(|(place, problem)| ReadError::content(&array.input.name, place, problem))?;
+        let meaning =
+            tally.decide(width).map_err(|(place, problem)| ReadError::content(&array.input.name, place, problem))?;
         Ok(Self { array: open()?, meaning })
     }
 

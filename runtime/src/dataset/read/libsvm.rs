@@ -42,7 +42,11 @@ impl LibSvm {
                 lowest = Some(lowest.map_or(index, |lowest: u64| lowest.min(index)));
                 highest = Some(highest.map_or(index, |highest: u64| highest.max(index)));
                 // The one more is the first index, if that is 1.
-                if index > most { Err(format!("the index {index} is over the limit of {most} (`max_sparse_columns`)")) } else { Ok(()) }
+                if index > most {
+                    Err(format!("the index {index} is over the limit of {most} (`max_sparse_columns`)"))
+                } else {
+                    Ok(())
+                }
             });
             let parsed = parsed.map(|label| label.map(<[u8]>::to_vec));
             let Some(label) = parsed.map_err(|problem| survey.wrong(problem))? else { continue };
@@ -62,12 +66,19 @@ impl LibSvm {
         let needed = highest.map_or(0, |highest| (highest + 1).saturating_sub(base.into()));
         let columns = match options.columns {
             Some(columns) if columns > file.limits.max_sparse_columns => {
-                return Err(ReadError::Asked(format!("{columns} columns are over the limit of {most} (`max_sparse_columns`)")));
+                return Err(ReadError::Asked(format!(
+                    "{columns} columns are over the limit of {most} (`max_sparse_columns`)"
+                )));
             }
             Some(columns) => columns,
-            None => u32::try_from(needed).ok().filter(|&columns| columns > 0 && u64::from(columns) <= most).ok_or_else(|| {
-                survey.input.wrong(format!("the file has {needed} columns; there must be from 1 to {most} (`max_sparse_columns`)"))
-            })?,
+            None => u32::try_from(needed)
+                .ok()
+                .filter(|&columns| columns > 0 && u64::from(columns) <= most)
+                .ok_or_else(|| {
+                    survey.input.wrong(format!(
+                        "the file has {needed} columns; there must be from 1 to {most} (`max_sparse_columns`)"
+                    ))
+                })?,
         };
         let end = u64::from(columns) + u64::from(base);
         Ok(Self { lines: lines()?, features: Features::Sparse { columns }, meaning, base, count, end })

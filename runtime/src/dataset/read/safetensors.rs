@@ -31,9 +31,9 @@ impl SafeTensors {
         input.exact(&mut length, "the length of the header")?;
         let length = u64::from_le_bytes(length);
         let most = file.limits.max_header_bytes;
-        let length = usize::try_from(length).ok().filter(|&length| {
-            length <= most && input.left().is_some_and(|left| length as u64 <= left)
-        });
+        let length = usize::try_from(length)
+            .ok()
+            .filter(|&length| length <= most && input.left().is_some_and(|left| length as u64 <= left));
         let Some(length) = length else {
             return Err(input.wrong_at(
                 0,

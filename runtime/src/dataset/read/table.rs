@@ -40,7 +40,12 @@ pub(super) fn guess_delimiter(first: &[u8]) -> u8 {
 }
 
 impl Table {
-    pub fn new(mut input: Input, delimiter: Option<u8>, max_bytes: usize, max_columns: usize) -> Result<Self, ReadError> {
+    pub fn new(
+        mut input: Input,
+        delimiter: Option<u8>,
+        max_bytes: usize,
+        max_columns: usize,
+    ) -> Result<Self, ReadError> {
         skip_mark(&mut input)?;
         let delimiter = match delimiter {
             Some(delimiter) => delimiter,
@@ -109,7 +114,9 @@ impl Table {
                     self.ends.resize((2 * self.ends.len()).min(self.max_columns), 0);
                 }
                 ReadRecordResult::OutputEndsFull => {
-                    return Err(self.wrong(format!("more cells than the limit of {} (`max_columns`)", self.max_columns)));
+                    return Err(
+                        self.wrong(format!("more cells than the limit of {} (`max_columns`)", self.max_columns))
+                    );
                 }
             }
         }

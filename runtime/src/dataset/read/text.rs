@@ -109,9 +109,10 @@ mod tests {
 
     #[test]
     fn numbers_are_those_that_the_standard_library_reads() {
-        let mut texts: Vec<String> = ["0", "-0", "1", "+1", "1e3", ".5", "5.", "-.5", "007", "16777216", "16777217", "1e-45"]
-            .map(String::from)
-            .to_vec();
+        let mut texts: Vec<String> =
+            ["0", "-0", "1", "+1", "1e3", ".5", "5.", "-.5", "007", "16777216", "16777217", "1e-45"]
+                .map(String::from)
+                .to_vec();
         for mantissa in (0..17_000_000_u64).step_by(99_991) {
             for decimals in 0..8 {
                 texts.push(format!("{}.{:0decimals$}", mantissa >> decimals, mantissa % 10_u64.pow(decimals as u32)));

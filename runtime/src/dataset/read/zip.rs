@@ -101,9 +101,9 @@ fn directory(archive: &Opened) -> Result<Directory, ReadError> {
     let tail_start = length - tail_length;
     let tail = bytes(archive, tail_start, tail_length, "the end of the archive")?;
     // After the end may stand a comment, whose length is the last of the end.
-    let found = (0..(tail.len() + 1).saturating_sub(END_LENGTH)).rev().find(|&at| {
-        tail[at..].starts_with(END) && usize::from(half(&tail, at + 20)) == tail.len() - at - END_LENGTH
-    });
+    let found = (0..(tail.len() + 1).saturating_sub(END_LENGTH))
+        .rev()
+        .find(|&at| tail[at..].starts_with(END) && usize::from(half(&tail, at + 20)) == tail.len() - at - END_LENGTH);
     let Some(at) = found else {
         return Err(archive.wrong("no zip archive, or its end is missing: it may be truncated"));
     };
