@@ -1,5 +1,7 @@
 //! Files of data sets, one binary: what real libraries write, what is broken, and what nobody would write.
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod data {
     mod broken;
     mod files;
