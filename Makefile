@@ -41,3 +41,4 @@ soak:
 	cargo build $(CARGO_FLAGS) -p weft
 	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 hostile soak
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-gpu --test fuzz
+	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-tests --test data fuzz

@@ -11,6 +11,7 @@
 //! - `batches`: a shard's samples as tensors on a device, ahead of the step that needs them
 
 pub mod manifest;
+pub mod read;
 pub mod rows;
 
 pub use manifest::{BlockRef, Manifest, Split};
