@@ -16,11 +16,11 @@ impl Prepare {
         let mut features = features.clone();
         if let Some(shape) = &options.shape {
             let need = shape.iter().fold(1, |width: usize, size| width.saturating_mul(*size));
-            let described = describe_features(&features);
+            let (described, have) = (describe_features(&features), features.width());
             match &mut features {
-                Features::Dense { shape: old, .. } if old.iter().product::<usize>() == need => old.clone_from(shape),
+                Features::Dense { shape: old, .. } if have == need => old.clone_from(shape),
                 _ => {
-                    let (shape, have) = (shape_text(shape), features.width());
+                    let shape = shape_text(shape);
                     return Err(BuildError::Shape { features: described, shape, have, need });
                 }
             }
