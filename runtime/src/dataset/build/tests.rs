@@ -72,7 +72,8 @@ impl Samples for Source {
 
 fn shaped(shape: &[usize], samples: &[(u8, i32)]) -> Source {
     let width: usize = shape.iter().product();
-    let features = samples.iter().flat_map(|(first, _)| (0..width).map(|index| first.wrapping_add(index as u8))).collect();
+    let features =
+        samples.iter().flat_map(|(first, _)| (0..width).map(|index| first.wrapping_add(index as u8))).collect();
     let labels = samples.iter().flat_map(|(_, class)| class.to_le_bytes()).collect();
     Source {
         features: Features::Dense { element: Element::U8, shape: shape.to_vec() },
@@ -153,8 +154,9 @@ fn a_sample_larger_than_a_block_has_one_of_its_own() {
 fn sparse_blocks_are_cut_by_their_numbers() {
     let mut store = Store::default();
     let rcv1 = Synthetic::new(Kind::Rcv1, 1, 0..4000);
-    let manifest =
-        Builder::new(Options::default(), &mut store).build(Sources { train: vec![Box::new(rcv1)], test: vec![] }).unwrap();
+    let manifest = Builder::new(Options::default(), &mut store)
+        .build(Sources { train: vec![Box::new(rcv1)], test: vec![] })
+        .unwrap();
     assert!(manifest.train.blocks.len() > 1);
     assert!(manifest.train.blocks.iter().all(|block| block.bytes < (block::TARGET_BYTES + (300 << 10)) as u64));
     let counted: usize = manifest.train.blocks.iter().map(|block| store.rows(&manifest, block).count).sum();
@@ -372,7 +374,8 @@ fn whoever_watches_is_told_and_can_stop() {
         told.push(samples);
         if samples >= 6 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let built = Builder::new(Options::default(), &mut store).watch(&mut watch).build(sources(vec![source(&many(20))], vec![]));
+    let built =
+        Builder::new(Options::default(), &mut store).watch(&mut watch).build(sources(vec![source(&many(20))], vec![]));
     assert!(matches!(built, Err(BuildError::Cancelled)));
     assert_eq!(told, [3, 6]);
 }
@@ -382,7 +385,8 @@ fn a_manifest_is_read_back_as_it_was_written() {
     let mut store = Store::default();
     let higgs = Synthetic::new(Kind::Higgs, 1, 0..500);
     let options = Options { synthetic: Some(higgs.rule()), split: Some(0.7), ..Options::default() };
-    let manifest = Builder::new(options, &mut store).build(Sources { train: vec![Box::new(higgs)], test: vec![] }).unwrap();
+    let manifest =
+        Builder::new(options, &mut store).build(Sources { train: vec![Box::new(higgs)], test: vec![] }).unwrap();
     let read = Manifest::parse(&manifest.to_bytes()).unwrap();
     assert_eq!(read, manifest);
     assert_eq!(read.version(), manifest.version());
@@ -398,7 +402,9 @@ fn manifests_that_do_not_add_up_are_refused() {
         ("cannot lie in a block", |manifest| manifest.train.blocks[0].bytes += 1),
         ("cannot lie in a block", |manifest| manifest.train.blocks[0].count = u32::MAX),
         ("no samples", |manifest| manifest.train.blocks[0].count = 0),
-        ("samples of", |manifest| manifest.features = Features::Dense { element: Element::F32, shape: vec![usize::MAX; 3] }),
+        ("samples of", |manifest| {
+            manifest.features = Features::Dense { element: Element::F32, shape: vec![usize::MAX; 3] }
+        }),
         ("statistics of", |manifest| manifest.statistics = Statistics::default()),
         ("statistics over", |manifest| manifest.statistics.count += 1),
         ("names for", |manifest| manifest.class_names = vec!["a".to_owned()]),
