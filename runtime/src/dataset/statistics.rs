@@ -216,7 +216,7 @@ fn of_numbers(bytes: &[u8], groups: usize, run: usize, number: impl Fn([u8; 4]) 
         }
         for (group, run) in sample.chunks_exact(run).enumerate() {
             mean[group] += sum_run(run, number);
-            run.iter().for_each(|bytes| widen_range(&mut low[group], &mut high[group], number(*bytes)));
+            widen_by_run(&mut low[group], &mut high[group], run, number);
         }
     }
     mean.iter_mut().for_each(|sum| *sum /= count as f64);
@@ -243,6 +243,21 @@ fn of_numbers(bytes: &[u8], groups: usize, run: usize, number: impl Fn([u8; 4]) 
 fn widen_range(low: &mut f64, high: &mut f64, number: f64) {
     *low = if number < *low { number } else { *low };
     *high = if number > *high { number } else { *high };
+}
+
+fn widen_by_run(low: &mut f64, high: &mut f64, run: &[[u8; 4]], number: impl Fn([u8; 4]) -> f64) {
+    let (mut lows, mut highs) = ([*low; LANES], [*high; LANES]);
+    let (chunks, rest) = run.as_chunks::<LANES>();
+    for chunk in chunks {
+        for ((low, high), bytes) in lows.iter_mut().zip(&mut highs).zip(chunk) {
+            widen_range(low, high, number(*bytes));
+        }
+    }
+    for number in lows.into_iter().chain(highs).chain(rest.iter().map(|bytes| number(*bytes))) {
+        if number.is_finite() {
+            widen_range(low, high, number);
+        }
+    }
 }
 
 fn sum_run(run: &[[u8; 4]], number: impl Fn([u8; 4]) -> f64) -> f64 {
