@@ -9,6 +9,7 @@
 //! - [`tenant`]: who is calling, what they may use, what they have used
 //! - [`registry`]: uploads become versions of functions, compiled once
 //! - [`dataset`]: files in, shards and batches out
+//! - [`model`]: what training leaves behind, as files that other tools open
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
@@ -32,6 +33,7 @@ mod locks;
 pub mod logs;
 pub mod meta;
 pub mod metrics;
+pub mod model;
 pub mod names;
 pub mod node;
 pub mod registry;

@@ -1,5 +1,7 @@
 //! Rows: some samples on their way from a file to a block, or from a block to a batch.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 /// The type in which numbers are kept. Files may hold others; they are converted when they are read.
@@ -32,11 +34,19 @@ pub enum Features {
 }
 
 impl Features {
-    /// Numbers of one sample, the zeros of a sparse one too.
+    /// Numbers of one sample, the zeros of a sparse one too. Saturates where no sample could be so wide.
     pub fn width(&self) -> usize {
         match self {
-            Self::Dense { shape, .. } => shape.iter().product(),
+            Self::Dense { shape, .. } => shape.iter().fold(1, |width: usize, size| width.saturating_mul(*size)),
             Self::Sparse { columns } => *columns as usize,
+        }
+    }
+
+    /// Bytes of one dense sample in [`Values::Dense`]; none where that differs from sample to sample.
+    pub fn sample_bytes(&self) -> Option<usize> {
+        match self {
+            Self::Dense { element, .. } => Some(self.width().saturating_mul(element.size())),
+            Self::Sparse { .. } => None,
         }
     }
 }
@@ -80,8 +90,103 @@ pub enum Values {
     Sparse { starts: Vec<u32>, columns: Vec<u32>, values: Vec<f32> },
 }
 
+impl Rows {
+    /// No samples yet, of such features.
+    pub fn of(features: &Features) -> Self {
+        let features = match features {
+            Features::Dense { .. } => Values::Dense(Vec::new()),
+            Features::Sparse { .. } => Values::Sparse { starts: vec![0], columns: Vec::new(), values: Vec::new() },
+        };
+        Self { count: 0, features, labels: Vec::new() }
+    }
+
+    /// No samples any more; the memory is kept.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.labels.clear();
+        match &mut self.features {
+            Values::Dense(bytes) => bytes.clear(),
+            Values::Sparse { starts, columns, values } => {
+                starts.clear();
+                starts.push(0);
+                columns.clear();
+                values.clear();
+            }
+        }
+    }
+
+    /// Adds some samples of others. False, and nothing added, where they are not alike or `range` is not among them.
+    #[must_use]
+    pub fn extend(&mut self, others: &Self, range: Range<usize>) -> bool {
+        if range.is_empty() || range.end > others.count {
+            return range.is_empty() && range.end <= others.count;
+        }
+        let label = others.labels.len() / others.count;
+        let Some(labels) = others.labels.get(range.start * label..range.end * label) else { return false };
+        let added = match (&mut self.features, &others.features) {
+            (Values::Dense(to), Values::Dense(from)) => {
+                let size = from.len() / others.count;
+                from.get(range.start * size..range.end * size).map(|bytes| to.extend_from_slice(bytes))
+            }
+            (
+                Values::Sparse { starts, columns, values },
+                Values::Sparse { starts: from, columns: from_columns, values: from_values },
+            ) => extend_sparse((starts, columns, values), (from, from_columns, from_values), range.clone()),
+            _ => None,
+        };
+        if added.is_some() {
+            self.labels.extend_from_slice(labels);
+            self.count += range.len();
+        }
+        added.is_some()
+    }
+}
+
+/// Adds rows of one CSR matrix to another; nothing where the matrices are not in order or become too large.
+fn extend_sparse(
+    (starts, columns, values): (&mut Vec<u32>, &mut Vec<u32>, &mut Vec<f32>),
+    (from, from_columns, from_values): (&[u32], &[u32], &[f32]),
+    range: Range<usize>,
+) -> Option<()> {
+    let ends = from.get(range.start..=range.end)?;
+    let (first, last) = (*ends.first()?, *ends.last()?);
+    if !ends.is_sorted() {
+        return None;
+    }
+    let base = *starts.last()?;
+    base.checked_add(last - first)?;
+    let numbers = first as usize..last as usize;
+    let (new_columns, new_values) = (from_columns.get(numbers.clone())?, from_values.get(numbers)?);
+    starts.extend(ends.iter().skip(1).map(|end| base + (end - first)));
+    columns.extend_from_slice(new_columns);
+    values.extend_from_slice(new_values);
+    Some(())
+}
+
 impl Default for Values {
     fn default() -> Self {
         Self::Dense(Vec::new())
     }
+}
+
+/// Why samples could not be read.
+pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Samples that come from somewhere, one after the other.
+pub trait Samples: Send {
+    fn features(&self) -> &Features;
+
+    /// None where samples have no labels.
+    fn labels(&self) -> Option<Labels>;
+
+    /// How many there are in all, where that is known before they are read.
+    fn count(&self) -> Option<u64>;
+
+    /// The names of the classes 0, 1, 2 … that were met so far. More may follow; those told stay as they are.
+    fn class_names(&self) -> Option<&[String]> {
+        None
+    }
+
+    /// Adds at most `most` samples to `into` and says how many: none at the end, and only there.
+    fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError>;
 }
