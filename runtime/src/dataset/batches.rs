@@ -133,7 +133,7 @@ pub enum Cause {
 /// when the context is cancelled.
 pub struct Batches {
     queue: Arc<Queue<Result<Batch, BatchError>>>,
-    count: u64,
+    total: u64,
     dataset: String,
 }
 
@@ -142,7 +142,7 @@ impl Batches {
     pub fn start(source: Source<'_>, options: Options, context: &Context) -> Result<Self, BatchError> {
         let dataset = source.name.to_owned();
         let mut assembler = Assembler::new(source, options, context)?;
-        let count = assembler.remaining();
+        let total = assembler.remaining();
         let queue = Arc::new(Queue::new(options.depth.get(), context.cancel().clone()));
         let theirs = Arc::clone(&queue);
         let name = dataset.clone();
@@ -168,14 +168,14 @@ impl Batches {
             }
         };
         match std::thread::Builder::new().name("batches".into()).spawn(work) {
-            Ok(_) => Ok(Self { queue, count, dataset }),
+            Ok(_) => Ok(Self { queue, total, dataset }),
             Err(error) => Err(BatchError { dataset, cause: Cause::Thread(error) }),
         }
     }
 
     /// How many batches there are, from the one it started with.
-    pub fn count(&self) -> u64 {
-        self.count
+    pub fn total(&self) -> u64 {
+        self.total
     }
 }
 

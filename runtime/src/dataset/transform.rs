@@ -260,4 +260,4 @@ fn normalise<const SIZE: usize, R: Real>(
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -192,15 +192,22 @@ fn written(positions: &[Position]) -> String {
 /// expected values, but whatever made them differ.
 #[test]
 fn assignments_never_change() {
-    let (split, labels) = labelled(&[5, 3, 7, 4], |sample| (sample % 3) as i32);
+    let (split, labels) = labelled(&[5, 3, 7, 4], |sample| (sample / 7) as i32);
     let plan = Plan { seed: 2024, epoch: 5, shards: 2, ..Plan::default() };
-    assert_eq!(written(&positions(plan, &split, 1)), "1:0 0:3 2:1 3:3 3:2 3:1 2:4 1:1 1:2");
-    let plan = Plan { window: 100, ..plan };
-    assert_eq!(written(&positions(plan, &split, 1)), "");
-    let plan = Plan { stratified: true, ..plan };
-    assert_eq!(written(&stratified(plan, &split, &labels, 1)), "");
-    let plan = Plan { window: WINDOW_BYTES, ..plan };
-    assert_eq!(written(&stratified(plan, &split, &labels, 1)), "");
+    let (small, fair) = (Plan { window: 100, ..plan }, Plan { stratified: true, ..plan });
+    let found = [
+        written(&positions(plan, &split, 1)),
+        written(&positions(small, &split, 1)),
+        written(&stratified(fair, &split, &labels, 1)),
+        written(&stratified(Plan { stratified: true, ..small }, &split, &labels, 1)),
+    ];
+    let expected = [
+        "1:0 0:3 2:1 3:3 3:2 3:1 2:4 1:1 1:2",
+        "0:4 0:3 2:4 2:2 2:6 2:5 2:1 2:0 2:3",
+        "2:2 1:0 0:3 2:1 3:2 3:1 2:4 1:1 1:2",
+        "0:2 0:3 3:3 0:4 2:6 2:4 2:5 2:2 2:3",
+    ];
+    assert_eq!(found, expected);
 }
 
 #[test]

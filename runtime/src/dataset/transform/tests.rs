@@ -4,7 +4,7 @@ use super::*;
 use crate::dataset::manifest::FORMAT;
 use crate::dataset::{Labels, Split};
 
-fn manifest(element: Element, shape: &[usize], transform: Transform, statistics: Statistics) -> Manifest {
+pub(in crate::dataset) fn manifest(element: Element, shape: &[usize], transform: Transform, statistics: Statistics) -> Manifest {
     Manifest {
         format: FORMAT,
         features: Features::Dense { element, shape: shape.to_vec() },
@@ -18,7 +18,7 @@ fn manifest(element: Element, shape: &[usize], transform: Transform, statistics:
 }
 
 /// Statistics of rows, by `entries` equal parts of them, as a first course in statistics would compute them.
-fn statistics(rows: &[Vec<f64>], entries: usize) -> Statistics {
+pub(in crate::dataset) fn statistics(rows: &[Vec<f64>], entries: usize) -> Statistics {
     let run = rows[0].len() / entries;
     let mut found = Statistics { count: (rows.len() * run) as u64, ..Statistics::default() };
     for entry in 0..entries {
@@ -32,7 +32,7 @@ fn statistics(rows: &[Vec<f64>], entries: usize) -> Statistics {
     found
 }
 
-fn stored(element: Element, row: &[f64]) -> Vec<u8> {
+pub(in crate::dataset) fn stored(element: Element, row: &[f64]) -> Vec<u8> {
     let bytes = |&value: &f64| match element {
         Element::U8 => vec![value as u8],
         Element::I32 => (value as i32).to_le_bytes().to_vec(),
@@ -41,7 +41,7 @@ fn stored(element: Element, row: &[f64]) -> Vec<u8> {
     row.iter().flat_map(bytes).collect()
 }
 
-fn naive(transform: Transform, statistics: &Statistics, row: &[f64]) -> Vec<f64> {
+pub(in crate::dataset) fn naive(transform: Transform, statistics: &Statistics, row: &[f64]) -> Vec<f64> {
     let length = row.iter().map(|value| value * value).sum::<f64>().sqrt();
     let run = row.len() / statistics.mean.len();
     let each = |(column, &value): (usize, &f64)| {
@@ -65,11 +65,11 @@ fn naive(transform: Transform, statistics: &Statistics, row: &[f64]) -> Vec<f64>
     row.iter().enumerate().map(each).collect()
 }
 
-fn element() -> impl Strategy<Value = Element> {
+pub(in crate::dataset) fn element() -> impl Strategy<Value = Element> {
     prop_oneof![Just(Element::U8), Just(Element::I32), Just(Element::F32)]
 }
 
-fn transform() -> impl Strategy<Value = Transform> {
+pub(in crate::dataset) fn transform() -> impl Strategy<Value = Transform> {
     prop_oneof![
         Just(Transform::None),
         Just(Transform::Standardise),
