@@ -20,7 +20,9 @@ pub enum TransformError {
     Sparse { transform: &'static str },
     #[error("the manifest is wrong: {entries} entries in `{what}` do not fit samples of {width} numbers")]
     WrongStatistics { what: &'static str, entries: usize, width: usize },
-    #[error("`{transform}` needs statistics, and those of entry {entry} are not finite: the samples have NaN or infinity there")]
+    #[error(
+        "`{transform}` needs statistics, and those of entry {entry} are not finite: the samples have NaN or infinity there"
+    )]
     NotFinite { transform: &'static str, entry: usize },
 }
 
@@ -35,7 +37,11 @@ pub struct Prepared {
 enum Steps {
     Convert,
     /// Each constant is for `run` numbers of a row.
-    Affine { run: usize, single: Constants<f32>, double: Constants<f64> },
+    Affine {
+        run: usize,
+        single: Constants<f32>,
+        double: Constants<f64>,
+    },
     Normalise,
 }
 
@@ -122,11 +128,8 @@ fn affine(
     if width > 0 && (entries == 0 || !width.is_multiple_of(entries)) {
         return Err(wrong("mean", entries));
     }
-    let others = [
-        ("squares", statistics.squares.len()),
-        ("low", statistics.low.len()),
-        ("high", statistics.high.len()),
-    ];
+    let others =
+        [("squares", statistics.squares.len()), ("low", statistics.low.len()), ("high", statistics.high.len())];
     if let Some((what, entries)) = others.into_iter().find(|&(_, count)| count != entries) {
         return Err(wrong(what, entries));
     }
@@ -231,11 +234,7 @@ impl<R: Real> Constants<R> {
 }
 
 #[inline(always)]
-fn normalise<const SIZE: usize, R: Real>(
-    row: &[[u8; SIZE]],
-    out: &mut [f32],
-    decode: impl Fn([u8; SIZE]) -> R + Copy,
-) {
+fn normalise<const SIZE: usize, R: Real>(row: &[[u8; SIZE]], out: &mut [f32], decode: impl Fn([u8; SIZE]) -> R + Copy) {
     // Several sums side by side, so that vectors can hold them. Squares of f32 fit f64 whatever they are.
     let mut sums = [0.0_f64; 8];
     let (eights, rest) = row.as_chunks::<8>();

@@ -9,13 +9,16 @@ use weft_gpu::{Context, Tensor};
 
 use super::{Batch, BatchError, Cause, Csr, Inputs, Options, Source};
 use crate::dataset::blocks::{Blocks, read_part, read_whole};
-use crate::dataset::manifest::Split;
+use crate::dataset::manifest::{BlockRef, Split};
 use crate::dataset::rows::{Features, Labels};
 use crate::dataset::shard::{Position, Shard};
 use crate::dataset::transform::Prepared;
 
 /// Samples that are looked up at a time.
 const LOOKED_UP: u64 = 1024;
+
+/// How many rows ahead memory is asked for: shuffled rows are where no processor expects them.
+const PREFETCHED: usize = 2;
 
 /// Makes the batches of one shard and epoch, on the caller's thread.
 pub struct Assembler {
@@ -47,16 +50,21 @@ impl Assembler {
         let manifest = source.manifest;
         let split = source.part.of(manifest);
         let samples = options.plan.count(split, options.shard).map_err(|error| failed(error.into()))?;
+        let layout = Layout { label: manifest.labels.map_or(0, Labels::size), features: manifest.features.clone() };
+        if let Some(block) = layout.misfit(split) {
+            let BlockRef { digest, count, bytes } = split.blocks[block];
+            let reason = format!("its {bytes} bytes are not those of {count} samples");
+            return Err(failed(Cause::Damaged { block, digest, reason }));
+        }
         let reader = Reader {
             transform: Prepared::new(manifest).map_err(|error| failed(error.into()))?,
-            layout: Layout { label: manifest.labels.map_or(0, Labels::size), features: manifest.features.clone() },
+            layout,
             labels: manifest.labels,
             blocks: source.blocks,
             held: vec![None; split.blocks.len()],
             window_end: 0,
             split: split.clone(),
         };
-        reader.check().map_err(failed)?;
         let end = options.last.batches(samples, options.size);
         let next = options.start.min(end);
         let (context, gathered) = (context.clone(), Gathered::default());
@@ -158,6 +166,19 @@ fn words<T: weft_gpu::Element>(
     })
 }
 
+/// Has bytes brought to where they can soon be read fast.
+#[inline(always)]
+fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in bytes.chunks(64) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads nothing; and the address is that of a byte of the slice.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
 /// How samples lie in a block.
 struct Layout {
     /// Bytes of a label.
@@ -175,6 +196,20 @@ impl Layout {
             Features::Sparse { .. } => None,
         }
     }
+
+    /// The first block that is not as large as its samples.
+    fn misfit(&self, split: &Split) -> Option<usize> {
+        let sparse = matches!(self.features, Features::Sparse { .. });
+        // A sparse row has an entry that says where it starts, and there is one more for the end; then eight bytes a value.
+        let (row, more) = if sparse { (Some(4), 4) } else { (self.row(), 0) };
+        let each = row.and_then(|row| row.checked_add(self.label)).map(|each| each as u64);
+        let fits = |block: &BlockRef| {
+            let least = each?.checked_mul(block.count.into())?.checked_add(more)?;
+            let rest = block.bytes.checked_sub(least)?;
+            (rest == 0 || sparse && rest.is_multiple_of(8)).then_some(())
+        };
+        split.blocks.iter().position(|block| fits(block).is_none())
+    }
 }
 
 /// Reads rows of blocks, and holds those blocks whose window is not over.
@@ -190,26 +225,6 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether blocks are as large as their samples.
-    fn check(&self) -> Result<(), Cause> {
-        for (block, reference) in self.split.blocks.iter().enumerate() {
-            let count = u64::from(reference.count);
-            let sparse = matches!(self.layout.features, Features::Sparse { .. });
-            let each = if sparse { Some(4) } else { self.layout.row() };
-            let each = each.and_then(|each| each.checked_add(self.layout.label)).map(|each| each as u64);
-            let least = each.and_then(|each| each.checked_mul(count)).map(|least| least + if sparse { 4 } else { 0 });
-            let fits = least.is_some_and(|least| match reference.bytes.checked_sub(least) {
-                Some(rest) => if sparse { rest.is_multiple_of(8) } else { rest == 0 },
-                None => false,
-            });
-            if !fits {
-                let reason = format!("its {} bytes are not those of {count} samples", reference.bytes);
-                return Err(self.damaged(block, reason));
-            }
-        }
-        Ok(())
-    }
-
     /// The classes of a block's samples.
     fn classes(&self, block: usize) -> Result<Vec<i32>, Cause> {
         let reference = &self.split.blocks[block];
@@ -273,10 +288,11 @@ impl Reader {
                 #[inline(always)]
                 || {
                     for (index, &position) in positions.iter().enumerate() {
-                        let (bytes, start) = reader.features(position);
-                        let start = start + position.row as usize * row;
-                        let stored = bytes.get(start..start + row).unwrap_or_default();
-                        reader.transform.row(stored, &mut now[index * width..(index + 1) * width]);
+                        if let Some(&later) = positions.get(index + PREFETCHED) {
+                            prefetch(reader.row(later, row));
+                        }
+                        let out = &mut now[index * width..(index + 1) * width];
+                        reader.transform.row(reader.row(position, row), out);
                     }
                 },
             );
@@ -305,7 +321,10 @@ impl Reader {
                 columns.extend_from_slice(row.0);
                 let before = values.len();
                 values.resize(before + row.1.len() / 4, 0.0);
-                vectorized(#[inline(always)] || reader.transform.row(row.1, &mut values[before..]));
+                vectorized(
+                    #[inline(always)]
+                    || reader.transform.row(row.1, &mut values[before..]),
+                );
                 let end = u32::try_from(values.len()).map_err(|_| weft_gpu::Error::TooLarge {
                     reason: format!("a batch of {} values; use smaller batches", values.len()),
                 })?;
@@ -320,12 +339,21 @@ impl Reader {
     fn sparse_row(&self, position: Position) -> Option<(&[u8], &[u8])> {
         let (bytes, start) = self.features(position);
         let features = bytes.get(start..)?;
-        let (starts, rest) = features.split_at_checked((self.split.blocks[position.block as usize].count as usize + 1) * 4)?;
+        let (starts, rest) =
+            features.split_at_checked((self.split.blocks[position.block as usize].count as usize + 1) * 4)?;
         let (columns, values) = rest.split_at(rest.len() / 2);
         let starts = starts.as_chunks().0;
         let at = |row: usize| Some((u32::from_le_bytes(*starts.get(row)?) as usize).checked_mul(4)?);
         let range = at(position.row as usize)?..at(position.row as usize + 1)?;
         Some((columns.get(range.clone())?, values.get(range)?))
+    }
+
+    /// The features of a dense sample of so many bytes, as they are kept.
+    #[inline(always)]
+    fn row(&self, position: Position, size: usize) -> &[u8] {
+        let (bytes, start) = self.features(position);
+        let start = start + position.row as usize * size;
+        bytes.get(start..start + size).unwrap_or_default()
     }
 
     /// The block of a sample, which is held, and where its features start.

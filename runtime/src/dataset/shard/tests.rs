@@ -51,9 +51,15 @@ fn natural(split: &Split) -> Vec<Position> {
 
 /// Blocks (some empty), shards and a window that may hold all, some or less than one of them.
 fn cases() -> impl Strategy<Value = (Vec<u32>, u64, Plan)> {
-    let plan = (any::<u64>(), 0..4_u64, any::<bool>(), 0..2500_u64)
-        .prop_map(|(seed, epoch, shuffle, window)| Plan { seed, epoch, shuffle, window, ..Plan::default() });
-    let counts = prop::collection::vec(0..30_u32, 1..12).prop_filter("samples", |counts| counts.iter().sum::<u32>() > 0);
+    let plan = (any::<u64>(), 0..4_u64, any::<bool>(), 0..2500_u64).prop_map(|(seed, epoch, shuffle, window)| Plan {
+        seed,
+        epoch,
+        shuffle,
+        window,
+        ..Plan::default()
+    });
+    let counts =
+        prop::collection::vec(0..30_u32, 1..12).prop_filter("samples", |counts| counts.iter().sum::<u32>() > 0);
     (counts, plan, any::<prop::sample::Index>()).prop_map(|(counts, mut plan, shards)| {
         plan.shards = 1 + shards.index(counts.iter().sum::<u32>() as usize) as u64;
         (counts, plan.shards, plan)

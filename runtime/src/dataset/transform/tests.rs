@@ -4,7 +4,12 @@ use super::*;
 use crate::dataset::manifest::FORMAT;
 use crate::dataset::{Labels, Split};
 
-pub(in crate::dataset) fn manifest(element: Element, shape: &[usize], transform: Transform, statistics: Statistics) -> Manifest {
+pub(in crate::dataset) fn manifest(
+    element: Element,
+    shape: &[usize],
+    transform: Transform,
+    statistics: Statistics,
+) -> Manifest {
     Manifest {
         format: FORMAT,
         features: Features::Dense { element, shape: shape.to_vec() },

@@ -72,8 +72,7 @@ fn a_cancel_that_was_cleared_does_not_pass_for_the_end() {
 fn a_block_that_cannot_be_read_is_named() {
     let Counted { manifest, mut blocks } = Counted::new(&[16; 4]);
     blocks.fails = Some(manifest.train.blocks[2].digest);
-    let mut batches =
-        Batches::start(source(&manifest, &Arc::new(blocks)), options(), &context(usize::MAX)).unwrap();
+    let mut batches = Batches::start(source(&manifest, &Arc::new(blocks)), options(), &context(usize::MAX)).unwrap();
     assert_eq!(batches.by_ref().take(2).filter(Result::is_ok).count(), 2);
     let error = batches.next().unwrap().unwrap_err().to_string();
     let digest = manifest.train.blocks[2].digest;

@@ -130,6 +130,7 @@ fn a_sparse_row_outside_of_its_block_is_damage() {
 fn blocks_that_do_not_fit_their_samples_are_refused() {
     let mut counted = Counted::new(&[4, 4]);
     counted.manifest.features = Features::Dense { element: Element::F32, shape: vec![usize::MAX, 8] };
+    counted.manifest.transform = Transform::Standardise;
     let options = Options::new(Plan::default(), size(8));
     let refused = Assembler::new(source(&counted.manifest, &Arc::new(counted.blocks)), options, &context(usize::MAX));
     let error = refused.err().unwrap();
