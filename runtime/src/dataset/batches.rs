@@ -41,7 +41,7 @@ pub struct Batch {
 pub enum Inputs {
     /// f32, `[count, shape of a sample…]`.
     Dense(Tensor),
-    Sparse(Csr),
+    Sparse(Box<Csr>),
 }
 
 /// Sparse rows as the operations of `weft-gpu` take them.

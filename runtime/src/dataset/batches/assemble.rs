@@ -107,7 +107,7 @@ impl Assembler {
             Features::Sparse { columns } => {
                 let width = *columns as usize;
                 reader.sparse(context, shard, samples, gathered)?;
-                Inputs::Sparse(gathered.csr(context, width)?)
+                Inputs::Sparse(Box::new(gathered.csr(context, width)?))
             }
         };
         let labels = match reader.labels {
@@ -310,7 +310,9 @@ impl Reader {
         gathered: &mut Gathered,
     ) -> Result<(), Cause> {
         let Gathered { positions, labels, offsets, columns, values } = gathered;
-        (columns.clear(), values.clear(), offsets.clear());
+        columns.clear();
+        values.clear();
+        offsets.clear();
         offsets.push(0);
         self.visit(context, shard, samples, positions, |reader, positions| {
             for &position in positions {
@@ -343,7 +345,7 @@ impl Reader {
             features.split_at_checked((self.split.blocks[position.block as usize].count as usize + 1) * 4)?;
         let (columns, values) = rest.split_at(rest.len() / 2);
         let starts = starts.as_chunks().0;
-        let at = |row: usize| Some((u32::from_le_bytes(*starts.get(row)?) as usize).checked_mul(4)?);
+        let at = |row: usize| (u32::from_le_bytes(*starts.get(row)?) as usize).checked_mul(4);
         let range = at(position.row as usize)?..at(position.row as usize + 1)?;
         Some((columns.get(range.clone())?, values.get(range)?))
     }
