@@ -21,7 +21,8 @@ use std::ops::ControlFlow;
 
 use super::block::{BlockError, numbers};
 use super::manifest::{FORMAT, Manifest, ManifestError, Transform};
-use super::rows::{Element, Features, Labels, ReadError, Rows, Samples, Values};
+use super::read::ReadError;
+use super::rows::{Element, Features, Labels, Rows, Samples, Values};
 use crate::digest::Digest;
 use classes::Classes;
 use part::{Filling, Part};

@@ -37,7 +37,7 @@ pub use labels::{LabelKind, MAX_CLASS};
 pub use names::{ArrayNames, Part};
 pub use source::{Limits, Source};
 
-use super::rows::{Features, Labels, Rows, Values};
+use super::rows::{Features, Labels, Rows, Samples, Values};
 use source::Opened;
 
 /// Bytes of samples that are read at once, if a single one is not more.
@@ -88,30 +88,6 @@ pub enum Header {
     Auto,
     Yes,
     No,
-}
-
-/// Samples that are being read.
-pub trait Samples: Send {
-    fn features(&self) -> &Features;
-
-    fn labels(&self) -> Option<Labels>;
-
-    /// How many there are, where that is known before all are read.
-    fn count(&self) -> Option<u64>;
-
-    /// The names of the classes 0, 1, 2 …, sorted, where labels are names.
-    fn class_names(&self) -> Option<&[String]> {
-        None
-    }
-
-    /// The lowest index of a libsvm file.
-    fn index_base(&self) -> Option<u32> {
-        None
-    }
-
-    /// Appends up to `most` more samples, a few megabytes of them at most, and gives how many. 0 only at the end, once everything has been checked, or if
-    /// `most` is 0. `into` must be empty or have samples of the same kind; after an error it has what it had before.
-    fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError>;
 }
 
 /// Opens a file of samples, or one of features and one of their labels.

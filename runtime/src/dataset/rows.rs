@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::read::ReadError;
+
 /// The type in which numbers are kept. Files may hold others; they are converted when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -169,9 +171,6 @@ impl Default for Values {
     }
 }
 
-/// Why samples could not be read.
-pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
-
 /// Samples that come from somewhere, one after the other.
 pub trait Samples: Send {
     fn features(&self) -> &Features;
@@ -187,6 +186,13 @@ pub trait Samples: Send {
         None
     }
 
-    /// Adds at most `most` samples to `into` and says how many: none at the end, and only there.
+    /// The lowest index of a libsvm file.
+    fn index_base(&self) -> Option<u32> {
+        None
+    }
+
+    /// Adds up to `most` more samples to `into`, a few megabytes of them at most, and says how many: none only at the end,
+    /// once everything has been checked, or if `most` is 0. `into` must be empty or have samples of the same kind; after
+    /// an error it has what it had before.
     fn read(&mut self, most: usize, into: &mut Rows) -> Result<usize, ReadError>;
 }

@@ -15,7 +15,8 @@ use std::str::FromStr;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-use super::rows::{Element, Features, Labels, ReadError, Rows, Samples, Values};
+use super::read::ReadError;
+use super::rows::{Element, Features, Labels, Rows, Samples, Values};
 
 /// The stream of what all samples share; samples have the others.
 const TEACHER_STREAM: u64 = u64::MAX;
@@ -106,6 +107,10 @@ impl Synthetic {
     }
 }
 
+fn too_many() -> ReadError {
+    ReadError::Asked("more numbers than one block of sparse rows can have".into())
+}
+
 fn dense(element: Element, width: usize) -> Features {
     Features::Dense { element, shape: vec![width] }
 }
@@ -135,10 +140,10 @@ impl Samples for Synthetic {
                 (Teacher::Higgs, Values::Dense(bytes)) => higgs::sample(&mut self.random, bytes),
                 (Teacher::Rcv1(teacher), Values::Sparse { starts, columns, values }) => {
                     let label = teacher.sample(&mut self.random, columns, values);
-                    starts.push(u32::try_from(columns.len())?);
+                    starts.push(u32::try_from(columns.len()).map_err(|_| too_many())?);
                     label
                 }
-                _ => return Err("rows of another kind cannot take these samples".into()),
+                _ => return Err(ReadError::Asked("rows of another kind cannot take these samples".into())),
             };
             into.labels.extend_from_slice(&i32::from(label).to_le_bytes());
             into.count += 1;

@@ -1,6 +1,6 @@
 //! Samples of which the features are one array and the labels, if there are any, another.
 
-use super::Samples;
+use super::super::rows::Samples;
 use super::array::Array;
 use super::error::{Place, ReadError};
 use super::labels::LabelArray;
