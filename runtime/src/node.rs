@@ -388,9 +388,12 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
 }
 
 async fn sweep_periodically(blobs: std::sync::Weak<Blobs>) {
-    // The first turn is now; a folder was swept while nobody was served.
     let mut clock = tokio::time::interval(SWEEP_EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick is now; what is near was swept before anybody was served.
+    if blobs.upgrade().is_some_and(|blobs| !blobs.is_remote()) {
+        clock.tick().await;
+    }
     loop {
         clock.tick().await;
         let Some(blobs) = blobs.upgrade() else { return };

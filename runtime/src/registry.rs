@@ -262,12 +262,18 @@ impl Registry {
         self.check_quota(tenant, &name)?;
         let reservation = tenant.storage.reserve(staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
+        // Before changes are held off: a store may be far away, and the pin keeps what is there.
+        let pinned = self.blobs.publish(&staged.path, &staged.digest).await?;
         let _changing = self.changing.write().await;
-        if tenant.is_deleted() {
-            return Err(RegistryError::TenantDeleted);
+        let allowed = match tenant.is_deleted() {
+            true => Err(RegistryError::TenantDeleted),
+            false => self.check_quota(tenant, &name),
+        };
+        if let Err(refused) = allowed {
+            drop(pinned);
+            self.collect(&[staged.digest]).await?;
+            return Err(refused);
         }
-        self.check_quota(tenant, &name)?;
-        let _pinned = self.blobs.publish(&staged.path, &staged.digest).await?;
         let version = Version {
             digest: staged.digest,
             size: staged.size,
@@ -287,7 +293,10 @@ impl Registry {
             function.activate(staged.digest);
         }
         let batch = self.artifacts.publish(&staged.digest, compiled)?;
-        self.metadata.commit(batch.put(&function)?).await?;
+        if let Err(error) = self.metadata.commit(batch.put(&function)?).await {
+            pinned.until_restart();
+            return Err(error.into());
+        }
         if is_new {
             reservation.keep();
         }
@@ -429,9 +438,17 @@ impl Registry {
     /// Deletes those of `digests` that no function has any more. Called while changes are held off.
     async fn collect(&self, digests: &[Digest]) -> Result<(), RegistryError> {
         self.collect_artifacts(digests).await?;
-        if let Err(error) = self.blobs.collect(digests).await {
-            // What was asked for is done; the next sweep takes what is left.
-            tracing::warn!(%error, "components that nobody needs could not be deleted");
+        let (blobs, digests) = (self.blobs.clone(), digests.to_vec());
+        let collect = async move {
+            if let Err(error) = blobs.collect(&digests).await {
+                // What was asked for is done; the next sweep takes what is left.
+                tracing::warn!(%error, "components that nobody needs could not be deleted");
+            }
+        };
+        // Nobody waits for a store that is far away, least of all other changes.
+        match self.blobs.is_remote() {
+            true => drop(tokio::spawn(collect)),
+            false => collect.await,
         }
         Ok(())
     }

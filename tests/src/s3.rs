@@ -47,7 +47,7 @@ struct State {
 /// A server on a free port with one bucket. Dropping it stops it.
 pub struct Server {
     runtime: Option<Runtime>,
-    folder: Arc<TempDir>,
+    folder: TempDir,
     endpoint: String,
     state: Arc<Mutex<State>>,
 }
@@ -69,8 +69,9 @@ impl Server {
         let listener = TcpListener::from_std(listener)?;
         drop(entered);
         let state = Arc::new(Mutex::new(State { mood: Mood::Fine, requests: Vec::new() }));
-        runtime.spawn(serve(listener, service, state.clone()));
-        Ok(Self { runtime: Some(runtime), folder: Arc::new(folder), endpoint, state })
+        let root = folder.path().to_owned();
+        runtime.spawn(serve(listener, service, root, state.clone()));
+        Ok(Self { runtime: Some(runtime), folder, endpoint, state })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -101,9 +102,9 @@ impl Server {
     pub fn place(&self, prefix: &str) -> S3 {
         let credentials = Credentials { key_id: KEY_ID.to_owned(), secret: SECRET.to_owned() };
         let patience = Patience {
-            request: std::time::Duration::from_secs(5),
+            request: std::time::Duration::from_secs(30),
             retries: 3,
-            altogether: std::time::Duration::from_secs(20),
+            altogether: std::time::Duration::from_secs(60),
         };
         let s3 = S3::new(BUCKET, prefix, Some(self.endpoint.clone()), Some("us-east-1".to_owned()));
         S3 { credentials: Some(credentials), patience, ..s3 }
@@ -121,13 +122,6 @@ impl Server {
         below(&root, &root, &mut keys)?;
         keys.sort();
         Ok(keys)
-    }
-
-    /// What lies outside the bucket: parts of objects that were never completed.
-    pub fn parts(&self) -> Result<usize> {
-        let entries = std::fs::read_dir(self.folder.path())?.map(|entry| Ok(entry?.file_name()));
-        let names: Result<Vec<_>> = entries.collect();
-        Ok(names?.iter().filter(|name| name.to_string_lossy().contains(".part")).count())
     }
 }
 
@@ -149,11 +143,11 @@ fn below(root: &Path, folder: &Path, keys: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-async fn serve(listener: TcpListener, service: S3Service, state: Arc<Mutex<State>>) {
+async fn serve(listener: TcpListener, service: S3Service, root: PathBuf, state: Arc<Mutex<State>>) {
     while let Ok((socket, _)) = listener.accept().await {
-        let (service, state) = (service.clone(), state.clone());
+        let (service, root, state) = (service.clone(), root.clone(), state.clone());
         tokio::spawn(async move {
-            let answer = service_fn(|request| answer(&service, &state, request));
+            let answer = service_fn(|request| answer(&service, &root, &state, request));
             // A client that goes away is no news.
             hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(socket), answer).await.ok();
         });
@@ -165,8 +159,9 @@ type Broken = Box<dyn std::error::Error + Send + Sync>;
 
 async fn answer(
     service: &S3Service,
+    root: &Path,
     state: &Mutex<State>,
-    mut request: Request<Incoming>,
+    request: Request<Incoming>,
 ) -> Result<Response<s3s::Body>, Broken> {
     let path = request.uri().to_string();
     let is_part = path.contains("partNumber=");
@@ -192,10 +187,11 @@ async fn answer(
         Mood::Silent => match pending::<Infallible>().await {},
         Mood::Busy(_) => return refuse(StatusCode::SERVICE_UNAVAILABLE),
         Mood::FullAfterParts(0) if is_part => return refuse(StatusCode::INSUFFICIENT_STORAGE),
-        Mood::IgnoresConditions => {
-            request.headers_mut().remove(IF_NONE_MATCH);
+        Mood::IgnoresConditions if request.headers().contains_key(IF_NONE_MATCH) => {
+            // The header is signed; without the object, there is nothing that it could protect.
+            std::fs::remove_file(root.join(request.uri().path().trim_start_matches('/'))).ok();
         }
-        Mood::Fine | Mood::Mute(_) | Mood::FullAfterParts(_) => {}
+        Mood::Fine | Mood::Mute(_) | Mood::FullAfterParts(_) | Mood::IgnoresConditions => {}
     }
     let response = service.call(request.map(s3s::Body::from)).await.map_err(|error| format!("{error:?}"))?;
     if matches!(mood, Mood::Mute(_)) {

@@ -33,6 +33,12 @@ impl Pinned {
     pub fn digest(&self) -> Digest {
         self.digest
     }
+
+    /// Keeps it for as long as this process runs: for a record that could not be written, and may be on disk all the
+    /// same. The next start knows.
+    pub fn until_restart(self) {
+        std::mem::forget(self);
+    }
 }
 
 impl std::fmt::Debug for Pinned {
