@@ -81,10 +81,11 @@ enum Backend {
         staging: PathBuf,
     },
     Memory,
-    /// A bucket that others may write to as well.
+    /// A bucket that others may write to as well. Requests run on `runtime`, whoever waits for them.
     Shared {
         grace: Duration,
         secrets: Secrets,
+        runtime: Handle,
     },
 }
 
@@ -98,7 +99,6 @@ pub struct Blobs {
     place: String,
     pins: Arc<Pins>,
     referrers: OnceLock<Vec<Arc<dyn Referrer>>>,
-    runtime: Handle,
 }
 
 impl Blobs {
@@ -136,16 +136,18 @@ impl Blobs {
         Self::new(Backend::Memory, Arc::new(InMemory::new()), String::new(), "memory:".to_owned())
     }
 
-    /// Blobs in a bucket; nothing is asked of it yet.
+    /// Blobs in a bucket; nothing is asked of it yet. Must be called on a runtime, which serves [`Blobs::read_blocking`].
     pub fn s3(s3: &S3) -> Result<Arc<Self>, BlobError> {
+        let unusable = |why: String| BlobError::Unusable { place: s3.to_string(), why };
+        let runtime = Handle::try_current().map_err(|error| unusable(error.to_string()))?;
         let (store, secrets) = s3.connect()?;
-        let backend = Backend::Shared { grace: s3.grace, secrets };
+        let backend = Backend::Shared { grace: s3.grace, secrets, runtime };
         Ok(Self::new(backend, store, s3.key_prefix(), s3.to_string()))
     }
 
     fn new(backend: Backend, store: Arc<dyn ObjectStore>, prefix: String, place: String) -> Arc<Self> {
         let (pins, referrers) = (Arc::default(), OnceLock::new());
-        Arc::new(Self { backend, store, prefix, place, pins, referrers, runtime: Handle::current() })
+        Arc::new(Self { backend, store, prefix, place, pins, referrers })
     }
 
     /// Whether listing is a matter of many requests over a network.
@@ -231,10 +233,10 @@ impl Blobs {
                 Some(read) => Ok(read?),
                 None => Err(io::ErrorKind::WouldBlock.into()),
             },
-            Backend::Shared { .. } => {
+            Backend::Shared { runtime, .. } => {
                 let (sender, receiver) = std::sync::mpsc::sync_channel(1);
                 let (blobs, digest) = (self.clone(), *digest);
-                self.runtime.spawn(async move { sender.send(blobs.read(&digest, range).await).ok() });
+                runtime.spawn(async move { sender.send(blobs.read(&digest, range).await).ok() });
                 Ok(receiver.recv().map_err(|_| io::Error::other("the node is stopping"))??)
             }
         }

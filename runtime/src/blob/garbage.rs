@@ -129,7 +129,7 @@ impl Blobs {
     pub async fn collect(self: &Arc<Self>, digests: &[Digest]) -> Result<usize, BlobError> {
         let (blobs, digests) = (self.clone(), digests.to_vec());
         // A task of its own: a caller that goes away must not let a pin in before a deletion under way is done.
-        let collect = self.runtime.spawn(async move { blobs.collect_all(&digests).await });
+        let collect = tokio::spawn(async move { blobs.collect_all(&digests).await });
         collect
             .await
             .map_err(|error| BlobError::Io { what: "collecting".to_owned(), error: std::io::Error::other(error) })?

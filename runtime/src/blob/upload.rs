@@ -103,7 +103,7 @@ impl Blobs {
     async fn upload_parts(&self, content: &Arc<Content>, digest: Digest) -> Result<(), BlobError> {
         let failed = |error| self.failed(&format!("publishing `{digest}` in parts"), &error);
         let upload = self.store.put_multipart(&self.key(&digest)).await.map_err(failed)?;
-        let mut unfinished = Unfinished { upload: Some(upload), runtime: &self.runtime };
+        let mut unfinished = Unfinished { upload: Some(upload) };
         let Some(upload) = unfinished.upload.as_mut() else { return Ok(()) };
         let part = PART.max(content.size().div_ceil(MAX_PARTS));
         let (mut start, mut hasher) = (0, Hasher::default());
@@ -166,15 +166,16 @@ fn matches(claimed: Digest, hasher: Hasher) -> Result<(), BlobError> {
 }
 
 /// Parts that have no whole yet. Dropping it tells the store to forget them.
-struct Unfinished<'a> {
+struct Unfinished {
     upload: Option<Box<dyn MultipartUpload>>,
-    runtime: &'a tokio::runtime::Handle,
 }
 
-impl Drop for Unfinished<'_> {
+impl Drop for Unfinished {
     fn drop(&mut self) {
-        if let Some(mut upload) = self.upload.take() {
-            self.runtime.spawn(async move { upload.abort().await.ok() });
+        if let Some(mut upload) = self.upload.take()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { upload.abort().await.ok() });
         }
     }
 }

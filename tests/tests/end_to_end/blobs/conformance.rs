@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -74,29 +74,34 @@ impl Place {
 struct References(Mutex<HashMap<Digest, usize>>);
 
 impl References {
+    fn held(&self) -> MutexGuard<'_, HashMap<Digest, usize>> {
+        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     fn add(&self, digest: Digest) {
-        *self.0.lock().unwrap().entry(digest).or_default() += 1;
+        *self.held().entry(digest).or_default() += 1;
     }
 
     fn remove(&self, digest: &Digest) {
-        let mut references = self.0.lock().unwrap();
-        let count = references.get_mut(digest).unwrap();
-        *count -= 1;
-        if *count == 0 {
+        let mut references = self.held();
+        let left = references.get(digest).map_or(0, |count| count - 1);
+        if left == 0 {
             references.remove(digest);
+        } else {
+            references.insert(*digest, left);
         }
     }
 }
 
 impl Referrer for References {
     fn keep(&self, candidates: &mut HashSet<Digest>) {
-        let references = self.0.lock().unwrap();
+        let references = self.held();
         candidates.retain(|digest| !references.contains_key(digest));
     }
 }
 
 fn content(size: usize) -> Vec<u8> {
-    (0..size).map(|at| (at / 7 ^ at) as u8).collect()
+    (0..size).map(|at| ((at / 7) ^ at) as u8).collect()
 }
 
 macro_rules! conformance {
@@ -389,7 +394,7 @@ macro_rules! damage {
             let place = Place::$place()?;
             let digest = place.blobs.publish_bytes(Bytes::from_static(b"weft")).await?.digest();
             place.damage(&digest, b"wept").await?;
-            let error = place.whole(&digest).await.unwrap_err();
+            let Err(error) = place.whole(&digest).await else { anyhow::bail!("it was not noticed") };
             let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
             ensure!(kind == Some(ErrorKind::InvalidData) && error.to_string().contains("damaged"), "{error:?}");
             Ok(())
