@@ -12,7 +12,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
-use crate::blob::{BlobStore, LocalBlobs};
+use crate::blob::Blobs;
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::host::Request;
@@ -24,8 +24,14 @@ use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
 use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, Permit, Sandbox};
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
+mod identity;
+
+pub use identity::{Identity, IdentityError};
+
 /// How often the ledger and the logs are written to disk; what a killed node forgets at most.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// How often blobs that nobody needs are looked for: deletions that failed, deploys that did.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// Uploads on their way in at once, on the node and of one tenant.
 const MAX_UPLOADS: u32 = 256;
 const MAX_UPLOADS_PER_TENANT: u32 = 4;
@@ -53,7 +59,7 @@ pub struct Node {
     pub registry: Registry,
     pub logs: Logs,
     pub metrics: Metrics,
-    pub blobs: Arc<dyn BlobStore>,
+    pub blobs: Arc<Blobs>,
     pub metadata: Arc<Metadata>,
     sandbox: Arc<Sandbox>,
     memory: Arc<Account>,
@@ -113,7 +119,8 @@ impl Node {
     pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
         let data = DataDir::open(&settings.data_dir)?;
         let metadata = Metadata::open(&data.metadata())?;
-        let blobs: Arc<dyn BlobStore> = Arc::new(LocalBlobs::new(data.blobs()));
+        let identity = Identity::load(&metadata)?;
+        let blobs = Blobs::start(&settings.blob_place(), data.blobs(), data.staging(), &identity.id).await?;
         let sandbox = Arc::new(Sandbox::new(settings.sandbox())?);
         let memory = Account::new("max_memory", settings.memory(), None);
         let tenants = Tenants::load(metadata.clone(), memory.clone())?;
@@ -128,6 +135,14 @@ impl Node {
             settings.loaded_bytes.0,
         )
         .await?;
+        // Everybody who refers to blobs or stores bytes for a tenant has its line here.
+        blobs.set_referrers(vec![registry.referrer()]);
+        for tenant in tenants.list() {
+            tenant.storage.load(registry.stored_bytes(tenant.id));
+        }
+        if !blobs.is_remote() {
+            blobs.sweep().await?;
+        }
         let logs = Logs::load(&metadata)?;
         let (developer, key) = match access {
             Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
@@ -160,6 +175,7 @@ impl Node {
             _data: data,
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
+        tokio::spawn(sweep_periodically(Arc::downgrade(&node.blobs)));
         Ok((node, key))
     }
 
@@ -304,7 +320,7 @@ impl Node {
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {
         let function = self.registry.get(tenant.id, name)?;
-        self.registry.delete(tenant.id, name).await?;
+        self.registry.delete(tenant, name).await?;
         self.logs.forget_function(tenant.id, &function.name);
         Ok(())
     }
@@ -367,6 +383,24 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
         let Some(node) = node.upgrade() else { return };
         if let Err(error) = node.flush().await {
             tracing::error!(%error, "the ledger could not be written; trying again");
+        }
+    }
+}
+
+async fn sweep_periodically(blobs: std::sync::Weak<Blobs>) {
+    let mut clock = tokio::time::interval(SWEEP_EVERY);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick is now; what is near was swept before anybody was served.
+    if blobs.upgrade().is_some_and(|blobs| !blobs.is_remote()) {
+        clock.tick().await;
+    }
+    loop {
+        clock.tick().await;
+        let Some(blobs) = blobs.upgrade() else { return };
+        match blobs.sweep().await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "blobs that nobody needs were deleted"),
+            Err(error) => tracing::warn!(%error, "blobs could not be swept; trying again in an hour"),
         }
     }
 }

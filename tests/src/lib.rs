@@ -9,6 +9,7 @@
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
 //! - [`python`]: a Python with numpy and its friends
+//! - [`s3`]: a real S3 server that can be made to misbehave
 //! - [`sandbox`]: the sandbox without a server around it
 
 pub mod command;
@@ -18,5 +19,6 @@ pub mod held;
 pub mod http;
 pub mod node;
 pub mod python;
+pub mod s3;
 pub mod sandbox;
 pub mod wire;

@@ -20,6 +20,7 @@ use crate::http::Client;
 pub struct Options {
     dev: bool,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Options {
@@ -32,6 +33,12 @@ impl Options {
     /// A flag of `weft serve`, such as `("max-instances", "4")`.
     pub fn set(mut self, flag: &str, value: impl ToString) -> Self {
         self.settings.extend([format!("--{flag}"), value.to_string()]);
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn with(mut self, variable: &str, value: &str) -> Self {
+        self.environment.push((variable.to_owned(), value.to_owned()));
         self
     }
 
@@ -70,6 +77,7 @@ impl Node {
             .args(&options.settings)
             .env_remove("WEFT_KEY")
             .env_remove("WEFT_URL")
+            .envs(options.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

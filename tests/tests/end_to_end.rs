@@ -1,6 +1,7 @@
 //! End-to-end tests, one binary: real nodes, real clients, real components.
 
 mod end_to_end {
+    mod blobs;
     mod cancel;
     mod command_line;
     mod components;

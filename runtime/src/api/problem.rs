@@ -12,7 +12,7 @@ use crate::names::BadName;
 use crate::node::{DeleteError, InvokeFailure};
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
-use crate::tenant::{OverLimit, TenantError};
+use crate::tenant::{OverLimit, StorageFull, TenantError};
 
 /// The prefix of a problem's type.
 pub const TYPE_PREFIX: &str = "urn:weft:problem:";
@@ -169,6 +169,7 @@ impl From<RegistryError> for ApiError {
             }
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            RegistryError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
             RegistryError::Compile(error) => Self::from(error),
             RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),
