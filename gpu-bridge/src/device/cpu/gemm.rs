@@ -150,13 +150,14 @@ pub(super) fn multiply(
         // SAFETY: the rows that a tile's pointer reaches overlap with those of others, but not in its columns, and the
         // product writes only those.
         let corner = unsafe { parts.pointer(rows.start * n + columns.start) };
+        let to = Target { place: corner, stride: n, columns: columns.len(), scale, accumulate: false };
         let mut done = 0;
         loop {
             run.cancel.check()?;
             let depth = (k - done).min(DEPTH);
             let (a, b) = (a.from(rows.start, done), b.from(done, columns.start));
             // SAFETY: the tile lies inside `c`, and only this thread works on it.
-            unsafe { product(Sizes { k: depth, ..sizes }, a, b, corner, n, scale, done > 0, scratch) };
+            unsafe { product(Sizes { k: depth, ..sizes }, a, b, Target { accumulate: done > 0, ..to }, scratch) };
             done += depth;
             if done >= k {
                 break;
@@ -171,64 +172,54 @@ pub(super) fn multiply(
     })
 }
 
-/// `c (+)= scale * a b` on this thread alone, `c` with rows `stride` apart, and [`Sizes::scratch`] floats to work in.
+/// `c = scale * a b` on this thread alone, with [`Sizes::scratch`] floats to work in.
 pub(super) fn multiply_alone(
     sizes: Sizes,
     a: Matrix<'_>,
     b: Matrix<'_>,
     c: &mut [f32],
-    stride: usize,
     scale: f32,
-    accumulate: bool,
     scratch: &mut [f32],
 ) {
     if sizes.m == 0 || sizes.n == 0 {
         return;
     }
-    assert!((sizes.m - 1) * stride + sizes.n <= c.len(), "the product fits");
+    let c = &mut c[..sizes.m * sizes.n];
+    let to = Target { place: c.as_mut_ptr(), stride: sizes.n, columns: sizes.n, scale, accumulate: false };
     // SAFETY: it fits, and `c` is borrowed exclusively.
-    unsafe { product(sizes, a, b, c.as_mut_ptr(), stride, scale, accumulate, scratch) }
+    unsafe { product(sizes, a, b, to, scratch) }
 }
 
 /// # Safety
-/// `c` is valid for `m` rows of `n` elements, `stride` apart, and nobody else uses them.
-unsafe fn product(
-    sizes: Sizes,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: *mut f32,
-    stride: usize,
-    scale: f32,
-    accumulate: bool,
-    scratch: &mut [f32],
-) {
+/// The target is valid for `m` rows of `n` columns, and nobody else uses it.
+unsafe fn product(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, scratch: &mut [f32]) {
     let Sizes { m, n, k } = sizes;
     assert!(a.holds(m, k) && b.holds(k, n), "the operands hold what is multiplied");
     if k == 0 {
         for row in 0..m {
-            if !accumulate {
-                // SAFETY: a row of `c`, by the contract.
-                unsafe { std::slice::from_raw_parts_mut(c.add(row * stride), n) }.fill(0.0);
+            if !to.accumulate {
+                // SAFETY: a row of the target, by the contract.
+                unsafe { std::slice::from_raw_parts_mut(to.place.add(row * to.stride), n) }.fill(0.0);
             }
         }
         return;
     }
     if n == 1 || m == 1 {
         // SAFETY: by the contract; a single row or column.
-        return unsafe { with_vector(sizes, a, b, c, stride, scale, accumulate) };
+        return unsafe { with_vector(sizes, a, b, to) };
     }
     if sizes.suits_dots(a, b) {
         // SAFETY: by the contract.
-        return unsafe { with_dots(sizes, a, b, c, stride, scale, accumulate) };
+        return unsafe { with_dots(sizes, a, b, to) };
     }
     let (panels, packed) = scratch.split_at_mut(k.min(KEEP_DEPTH) * sizes.kept_columns());
     for step in (0..k).step_by(KEEP_DEPTH) {
         let depth = KEEP_DEPTH.min(k - step);
         for column in (0..n).step_by(KEEP_COLUMNS) {
             let sizes = Sizes { m, n: KEEP_COLUMNS.min(n - column), k: depth };
-            // SAFETY: some columns of `c`.
-            let place = unsafe { c.add(column) };
-            let to = Target { place, stride, columns: LANES, scale, accumulate: accumulate || step > 0 };
+            // SAFETY: some columns of the target.
+            let place = unsafe { to.place.add(column) };
+            let to = Target { place, accumulate: to.accumulate || step > 0, ..to };
             // SAFETY: the operands hold their part of what was asserted, and the target is what was promised.
             unsafe { by_panels(sizes, a.from(0, step), b.from(step, column), to, panels, packed) };
         }
@@ -285,15 +276,7 @@ unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, pane
 ///
 /// # Safety
 /// As for [`product`].
-unsafe fn with_dots(
-    sizes: Sizes,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: *mut f32,
-    stride: usize,
-    scale: f32,
-    accumulate: bool,
-) {
+unsafe fn with_dots(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target) {
     let Sizes { m, n, k } = sizes;
     for column in (0..n).step_by(DOT_COLUMNS) {
         let columns = std::array::from_fn(|i| &b.data[(column + i).min(n - 1) * b.column..][..k]);
@@ -302,9 +285,8 @@ unsafe fn with_dots(
             let sums = panel::dots(1, k, Segments { rows, step: 0 }, Segments { rows: columns, step: 0 });
             for (row, sums) in (row..m).zip(&sums) {
                 for (column, sum) in (column..n).zip(sums) {
-                    // SAFETY: an element of `c`.
-                    let place = unsafe { &mut *c.add(row * stride + column) };
-                    *place = if accumulate { *place + scale * sum } else { scale * sum };
+                    // SAFETY: an element of the target.
+                    unsafe { to.store(row, column, *sum) };
                 }
             }
         }
