@@ -66,7 +66,7 @@ const DEPTH: usize = 1 << 13;
 
 /// The depth and the columns that a tile works on at a time: a block of rows stays in the first cache, packed columns in
 /// the second. Where rows are packed, it is so many at a time.
-const KEEP_DEPTH: usize = 256;
+const KEEP_DEPTH: usize = 512;
 const KEEP_COLUMNS: usize = 8 * LANES;
 const KEEP_ROWS: usize = 8 * ROWS;
 
@@ -89,12 +89,13 @@ impl Sizes {
 
     /// Floats that a tile of the product works in: some panels of columns, and the rows where they are packed.
     pub(super) fn scratch(&self, a: Matrix<'_>) -> usize {
-        let rows = if self.packs_rows(a) { self.m.next_multiple_of(ROWS).min(KEEP_ROWS) } else { 0 };
-        self.k.min(KEEP_DEPTH) * (self.kept_columns() + rows)
+        let depth = self.k.min(KEEP_DEPTH);
+        let rows = if self.packs_rows(a) { self.m.min(KEEP_ROWS).div_ceil(ROWS) } else { 0 };
+        self.column_scratch() + rows * pack::stride(depth, ROWS)
     }
 
-    fn kept_columns(&self) -> usize {
-        self.n.next_multiple_of(LANES).min(KEEP_COLUMNS)
+    fn column_scratch(&self) -> usize {
+        self.n.min(KEEP_COLUMNS).div_ceil(LANES) * pack::stride(self.k.min(KEEP_DEPTH), LANES)
     }
 
     fn work(&self) -> usize {
@@ -212,7 +213,7 @@ unsafe fn product(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, scratc
         // SAFETY: by the contract.
         return unsafe { with_dots(sizes, a, b, to) };
     }
-    let (panels, packed) = scratch.split_at_mut(k.min(KEEP_DEPTH) * sizes.kept_columns());
+    let (panels, packed) = scratch.split_at_mut(sizes.column_scratch());
     for step in (0..k).step_by(KEEP_DEPTH) {
         let depth = KEEP_DEPTH.min(k - step);
         for column in (0..n).step_by(KEEP_COLUMNS) {
@@ -253,13 +254,13 @@ unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, pane
             pack::rows(a.from(row, 0), KEEP_ROWS.min(m - row), k, packed);
         }
         let (rows, row_stride, row_step) = match packs_rows {
-            true => (packed[row % KEEP_ROWS * k..].as_ptr(), 1, ROWS),
+            true => (packed[row % KEEP_ROWS / ROWS * pack::stride(k, ROWS)..].as_ptr(), 1, ROWS),
             false => (a.from(row, 0).data.as_ptr(), a.row, a.column),
         };
         for column in (0..n).step_by(LANES) {
             let (columns, column_step) = match column < in_place {
                 true => (b.from(0, column).data.as_ptr(), b.row),
-                false => (panels[(column - in_place) * k..].as_ptr(), LANES),
+                false => (panels[(column - in_place) / LANES * pack::stride(k, LANES)..].as_ptr(), LANES),
             };
             let from = Operands { depth: k, rows, row_stride, row_step, columns, column_step };
             // SAFETY: a block of the target; rows and columns are packed for `k` steps, or in operands that hold them.
