@@ -66,7 +66,7 @@ const DEPTH: usize = 1 << 13;
 
 /// The depth and the columns that a tile works on at a time: a block of rows stays in the first cache, packed columns in
 /// the second. Where rows are packed, it is so many at a time.
-const KEEP_DEPTH: usize = 256;
+const KEEP_DEPTH: usize = 512;
 const KEEP_COLUMNS: usize = 8 * LANES;
 const KEEP_ROWS: usize = 8 * ROWS;
 
@@ -89,12 +89,13 @@ impl Sizes {
 
     /// Floats that a tile of the product works in: some panels of columns, and the rows where they are packed.
     pub(super) fn scratch(&self, a: Matrix<'_>) -> usize {
-        let rows = if self.packs_rows(a) { self.m.next_multiple_of(ROWS).min(KEEP_ROWS) } else { 0 };
-        self.k.min(KEEP_DEPTH) * (self.kept_columns() + rows)
+        let depth = self.k.min(KEEP_DEPTH);
+        let rows = if self.packs_rows(a) { self.m.min(KEEP_ROWS).div_ceil(ROWS) } else { 0 };
+        self.column_scratch() + rows * pack::stride(depth, ROWS)
     }
 
-    fn kept_columns(&self) -> usize {
-        self.n.next_multiple_of(LANES).min(KEEP_COLUMNS)
+    fn column_scratch(&self) -> usize {
+        self.n.min(KEEP_COLUMNS).div_ceil(LANES) * pack::stride(self.k.min(KEEP_DEPTH), LANES)
     }
 
     fn work(&self) -> usize {
@@ -150,13 +151,14 @@ pub(super) fn multiply(
         // SAFETY: the rows that a tile's pointer reaches overlap with those of others, but not in its columns, and the
         // product writes only those.
         let corner = unsafe { parts.pointer(rows.start * n + columns.start) };
+        let to = Target { place: corner, stride: n, columns: columns.len(), scale, accumulate: false };
         let mut done = 0;
         loop {
             run.cancel.check()?;
             let depth = (k - done).min(DEPTH);
             let (a, b) = (a.from(rows.start, done), b.from(done, columns.start));
             // SAFETY: the tile lies inside `c`, and only this thread works on it.
-            unsafe { product(Sizes { k: depth, ..sizes }, a, b, corner, n, scale, done > 0, scratch) };
+            unsafe { product(Sizes { k: depth, ..sizes }, a, b, Target { accumulate: done > 0, ..to }, scratch) };
             done += depth;
             if done >= k {
                 break;
@@ -171,64 +173,54 @@ pub(super) fn multiply(
     })
 }
 
-/// `c (+)= scale * a b` on this thread alone, `c` with rows `stride` apart, and [`Sizes::scratch`] floats to work in.
+/// `c = scale * a b` on this thread alone, with [`Sizes::scratch`] floats to work in.
 pub(super) fn multiply_alone(
     sizes: Sizes,
     a: Matrix<'_>,
     b: Matrix<'_>,
     c: &mut [f32],
-    stride: usize,
     scale: f32,
-    accumulate: bool,
     scratch: &mut [f32],
 ) {
     if sizes.m == 0 || sizes.n == 0 {
         return;
     }
-    assert!((sizes.m - 1) * stride + sizes.n <= c.len(), "the product fits");
+    let c = &mut c[..sizes.m * sizes.n];
+    let to = Target { place: c.as_mut_ptr(), stride: sizes.n, columns: sizes.n, scale, accumulate: false };
     // SAFETY: it fits, and `c` is borrowed exclusively.
-    unsafe { product(sizes, a, b, c.as_mut_ptr(), stride, scale, accumulate, scratch) }
+    unsafe { product(sizes, a, b, to, scratch) }
 }
 
 /// # Safety
-/// `c` is valid for `m` rows of `n` elements, `stride` apart, and nobody else uses them.
-unsafe fn product(
-    sizes: Sizes,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: *mut f32,
-    stride: usize,
-    scale: f32,
-    accumulate: bool,
-    scratch: &mut [f32],
-) {
+/// The target is valid for `m` rows of `n` columns, and nobody else uses it.
+unsafe fn product(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, scratch: &mut [f32]) {
     let Sizes { m, n, k } = sizes;
     assert!(a.holds(m, k) && b.holds(k, n), "the operands hold what is multiplied");
     if k == 0 {
         for row in 0..m {
-            if !accumulate {
-                // SAFETY: a row of `c`, by the contract.
-                unsafe { std::slice::from_raw_parts_mut(c.add(row * stride), n) }.fill(0.0);
+            if !to.accumulate {
+                // SAFETY: a row of the target, by the contract.
+                unsafe { std::slice::from_raw_parts_mut(to.place.add(row * to.stride), n) }.fill(0.0);
             }
         }
         return;
     }
     if n == 1 || m == 1 {
         // SAFETY: by the contract; a single row or column.
-        return unsafe { with_vector(sizes, a, b, c, stride, scale, accumulate) };
+        return unsafe { with_vector(sizes, a, b, to) };
     }
     if sizes.suits_dots(a, b) {
         // SAFETY: by the contract.
-        return unsafe { with_dots(sizes, a, b, c, stride, scale, accumulate) };
+        return unsafe { with_dots(sizes, a, b, to) };
     }
-    let (panels, packed) = scratch.split_at_mut(k.min(KEEP_DEPTH) * sizes.kept_columns());
+    let (panels, packed) = scratch.split_at_mut(sizes.column_scratch());
     for step in (0..k).step_by(KEEP_DEPTH) {
         let depth = KEEP_DEPTH.min(k - step);
         for column in (0..n).step_by(KEEP_COLUMNS) {
             let sizes = Sizes { m, n: KEEP_COLUMNS.min(n - column), k: depth };
-            // SAFETY: some columns of `c`.
-            let place = unsafe { c.add(column) };
-            let to = Target { place, stride, columns: LANES, scale, accumulate: accumulate || step > 0 };
+            // SAFETY: some columns of the target.
+            let place = unsafe { to.place.add(column) };
+            let to = Target { place, accumulate: to.accumulate || step > 0, ..to };
             // SAFETY: the operands hold their part of what was asserted, and the target is what was promised.
             unsafe { by_panels(sizes, a.from(0, step), b.from(step, column), to, panels, packed) };
         }
@@ -262,13 +254,13 @@ unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, pane
             pack::rows(a.from(row, 0), KEEP_ROWS.min(m - row), k, packed);
         }
         let (rows, row_stride, row_step) = match packs_rows {
-            true => (packed[row % KEEP_ROWS * k..].as_ptr(), 1, ROWS),
+            true => (packed[row % KEEP_ROWS / ROWS * pack::stride(k, ROWS)..].as_ptr(), 1, ROWS),
             false => (a.from(row, 0).data.as_ptr(), a.row, a.column),
         };
         for column in (0..n).step_by(LANES) {
             let (columns, column_step) = match column < in_place {
                 true => (b.from(0, column).data.as_ptr(), b.row),
-                false => (panels[(column - in_place) * k..].as_ptr(), LANES),
+                false => (panels[(column - in_place) / LANES * pack::stride(k, LANES)..].as_ptr(), LANES),
             };
             let from = Operands { depth: k, rows, row_stride, row_step, columns, column_step };
             // SAFETY: a block of the target; rows and columns are packed for `k` steps, or in operands that hold them.
@@ -285,15 +277,7 @@ unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, pane
 ///
 /// # Safety
 /// As for [`product`].
-unsafe fn with_dots(
-    sizes: Sizes,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: *mut f32,
-    stride: usize,
-    scale: f32,
-    accumulate: bool,
-) {
+unsafe fn with_dots(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target) {
     let Sizes { m, n, k } = sizes;
     for column in (0..n).step_by(DOT_COLUMNS) {
         let columns = std::array::from_fn(|i| &b.data[(column + i).min(n - 1) * b.column..][..k]);
@@ -302,9 +286,8 @@ unsafe fn with_dots(
             let sums = panel::dots(1, k, Segments { rows, step: 0 }, Segments { rows: columns, step: 0 });
             for (row, sums) in (row..m).zip(&sums) {
                 for (column, sum) in (column..n).zip(sums) {
-                    // SAFETY: an element of `c`.
-                    let place = unsafe { &mut *c.add(row * stride + column) };
-                    *place = if accumulate { *place + scale * sum } else { scale * sum };
+                    // SAFETY: an element of the target.
+                    unsafe { to.store(row, column, *sum) };
                 }
             }
         }

@@ -40,7 +40,7 @@ pub(super) fn matmul(op: &MatMul, inputs: &[Input<'_>], outputs: &mut [Output<'_
         for index in tile * together..batch.min((tile + 1) * together) {
             // SAFETY: every product has its own part.
             let c = unsafe { parts.part(index * each..(index + 1) * each) };
-            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, sizes.n, op.scale, false, scratch);
+            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, op.scale, scratch);
         }
     })
 }

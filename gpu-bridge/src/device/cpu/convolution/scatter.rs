@@ -35,7 +35,7 @@ pub(super) fn gradient_input(
             let dy = &dy[(image * groups + group) * outputs * pixels..][..outputs * pixels];
             let sizes = Sizes { m: rows, ..product };
             let (weight, dy) = (Matrix::new(weight, 1, depth), Matrix::new(dy, pixels, 1));
-            multiply_alone(sizes, weight, dy, products, pixels, 1.0, false, scratch);
+            multiply_alone(sizes, weight, dy, products, 1.0, scratch);
             let start = ((image * groups + group) * inputs + first) * plane;
             // SAFETY: the channels of a tile are its alone.
             let dx = unsafe { dx.part(start..start + count * plane) };

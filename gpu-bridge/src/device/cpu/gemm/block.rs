@@ -33,6 +33,19 @@ pub(super) struct Target {
     pub accumulate: bool,
 }
 
+impl Target {
+    /// Writes one element.
+    ///
+    /// # Safety
+    /// It is within the target, and nobody else uses it.
+    #[inline(always)]
+    pub(super) unsafe fn store(&self, row: usize, column: usize, sum: f32) {
+        // SAFETY: by the contract.
+        let place = unsafe { &mut *self.place.add(row * self.stride + column) };
+        *place = if self.accumulate { *place + self.scale * sum } else { self.scale * sum };
+    }
+}
+
 /// Computes a block of `count` rows.
 ///
 /// # Safety
@@ -89,10 +102,9 @@ unsafe fn multiply_plain<const COUNT: usize>(from: Operands, to: Target) {
 /// The target is as for [`multiply`].
 unsafe fn store<const COUNT: usize>(sums: &[[f32; LANES]; COUNT], to: Target) {
     for (row, sums) in sums.iter().enumerate() {
-        // SAFETY: a row of the target.
-        let place = unsafe { std::slice::from_raw_parts_mut(to.place.add(row * to.stride), to.columns) };
-        for (place, &sum) in place.iter_mut().zip(sums) {
-            *place = if to.accumulate { *place + to.scale * sum } else { to.scale * sum };
+        for (column, &sum) in sums[..to.columns].iter().enumerate() {
+            // SAFETY: an element of the target.
+            unsafe { to.store(row, column, sum) };
         }
     }
 }

@@ -3,20 +3,25 @@
 use super::Matrix;
 use super::block::{LANES, ROWS};
 
+/// Floats from one panel to the next. Some more than a panel has, because panels that lie a power of two apart would fight
+/// for the same lines of a cache.
+pub(super) fn stride(depth: usize, width: usize) -> usize {
+    depth * width + 16
+}
+
 /// Puts `count` columns of `depth` rows into panels of [`LANES`], row after row; columns that are missing of the last
 /// panel become zero.
 ///
 /// The matrix must hold them all, and `panels` have room.
 pub(super) fn columns(from: Matrix<'_>, depth: usize, count: usize, panels: &mut [f32]) {
     assert!(from.holds(depth, count), "the matrix holds what is packed");
-    let size = depth * LANES;
-    let whole = count / LANES;
-    let (panels, last) = panels[..count.div_ceil(LANES) * size].split_at_mut(whole * size);
+    let (stride, whole) = (stride(depth, LANES), count / LANES);
+    let (panels, last) = panels[..count.div_ceil(LANES) * stride].split_at_mut(whole * stride);
     if !last.is_empty() {
-        ragged(from.from(0, whole * LANES), count % LANES, last);
+        ragged(from.from(0, whole * LANES), count % LANES, &mut last[..depth * LANES]);
     }
     if from.row == 1 && from.column != 1 {
-        for (panel, place) in panels.chunks_exact_mut(size).enumerate() {
+        for (panel, place) in panels.chunks_exact_mut(stride).enumerate() {
             transpose(from.from(0, panel * LANES), depth, place);
         }
     } else if from.column == 1 {
@@ -25,14 +30,14 @@ pub(super) fn columns(from: Matrix<'_>, depth: usize, count: usize, panels: &mut
             let row = &from.data[step * from.row..][..whole * LANES];
             for (panel, values) in row.as_chunks::<LANES>().0.iter().enumerate() {
                 // Arrays, so that their size is known: a copy of unknown size is a call.
-                if let Some(place) = panels[panel * size + step * LANES..].first_chunk_mut::<LANES>() {
+                if let Some(place) = panels[panel * stride + step * LANES..].first_chunk_mut::<LANES>() {
                     *place = *values;
                 }
             }
         }
     } else {
-        for (panel, place) in panels.chunks_exact_mut(size).enumerate() {
-            ragged(from.from(0, panel * LANES), LANES, place);
+        for (panel, place) in panels.chunks_exact_mut(stride).enumerate() {
+            ragged(from.from(0, panel * LANES), LANES, &mut place[..depth * LANES]);
         }
     }
 }
@@ -128,12 +133,12 @@ unsafe fn transpose_avx(from: *const f32, stride: usize, to: *mut f32) {
 /// is missing of the last panel is not written.
 pub(super) fn rows(from: Matrix<'_>, count: usize, depth: usize, panels: &mut [f32]) {
     assert!(from.holds(count, depth) && from.row == 1, "the matrix holds what is packed");
-    let size = depth * ROWS;
-    let panels = &mut panels[..count.div_ceil(ROWS) * size];
+    let stride = stride(depth, ROWS);
+    let panels = &mut panels[..count.div_ceil(ROWS) * stride];
     for step in 0..depth {
         let line = &from.data[step * from.column..][..count];
         for (panel, rows) in line.chunks(ROWS).enumerate() {
-            let place = &mut panels[panel * size + step * ROWS..][..ROWS];
+            let place = &mut panels[panel * stride + step * ROWS..][..ROWS];
             match (place.first_chunk_mut::<ROWS>(), rows.first_chunk::<ROWS>()) {
                 (Some(place), Some(rows)) => *place = *rows,
                 _ => place.iter_mut().zip(rows).for_each(|(place, &value)| *place = value),

@@ -1,5 +1,6 @@
 //! The product of a matrix and a vector: every element of the matrix is used once, so nothing is packed.
 
+use super::block::Target;
 use super::{Matrix, Sizes};
 use crate::device::cpu::simd::vectorized;
 
@@ -7,24 +8,16 @@ use crate::device::cpu::simd::vectorized;
 ///
 /// # Safety
 /// As for a product, with `m` or `n` 1.
-pub(super) unsafe fn with_vector(
-    sizes: Sizes,
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    c: *mut f32,
-    stride: usize,
-    scale: f32,
-    accumulate: bool,
-) {
+pub(super) unsafe fn with_vector(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target) {
     // A row times a matrix is a transposed matrix times a column.
-    let (rows, matrix, vector, step) = match sizes.n {
-        1 => (sizes.m, a, Matrix::new(b.data, b.row, 1), stride),
-        _ => (sizes.n, b.transposed(), Matrix::new(a.data, a.column, 1), 1),
+    let (rows, matrix, vector) = match sizes.n {
+        1 => (sizes.m, a, Matrix::new(b.data, b.row, 1)),
+        _ => (sizes.n, b.transposed(), Matrix::new(a.data, a.column, 1)),
     };
-    let store = |row: usize, sum: f32| {
-        // SAFETY: `row` is below the number of results.
-        let place = unsafe { &mut *c.add(row * step) };
-        *place = if accumulate { *place + scale * sum } else { scale * sum };
+    let store = |index: usize, sum: f32| {
+        let (row, column) = if sizes.n == 1 { (index, 0) } else { (0, index) };
+        // SAFETY: `index` is below the number of results.
+        unsafe { to.store(row, column, sum) };
     };
     if matrix.column == 1 && vector.row == 1 {
         let vector = &vector.data[..sizes.k];
