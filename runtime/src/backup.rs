@@ -53,7 +53,7 @@ pub struct RestoreSummary {
 /// The archive, piece by piece. Changes wait until it has been read or dropped.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
     let (pieces, received) = mpsc::channel(4);
-    let held = node.registry.hold().await;
+    let held = (node.registry.hold().await, node.catalog.hold().await);
     let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     tokio::task::spawn_blocking(move || {
         let _held = held;
@@ -73,7 +73,9 @@ fn write(node: &Node, records: &[Entry], output: Pieces) -> io::Result<()> {
     append(&mut archive, HEAD, &serde_json::to_vec(&head)?)?;
     append(&mut archive, RECORDS, &serde_json::to_vec(records)?)?;
     let runtime = Handle::current();
-    for digest in node.registry.all_digests() {
+    let mut digests = node.catalog.digests();
+    digests.extend(node.registry.all_digests());
+    for digest in digests {
         // Checked on the way: a backup that holds a damaged component would be none.
         let blob = runtime.block_on(node.blobs.open(&digest))?;
         let mut header = header(blob.size());

@@ -8,6 +8,7 @@
 //! - [`node`]: every part put together, and what can be asked of it
 //! - [`tenant`]: who is calling, what they may use, what they have used
 //! - [`registry`]: uploads become versions of functions, compiled once
+//! - [`catalog`]: uploads become data sets and models
 //! - [`dataset`]: files in, shards and batches out
 //! - [`model`]: what training leaves behind, as files that other tools open
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
@@ -22,6 +23,7 @@ pub mod api;
 pub mod backup;
 pub mod blob;
 pub mod build;
+pub mod catalog;
 pub mod cli;
 pub mod clock;
 pub mod config;

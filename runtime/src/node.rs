@@ -13,6 +13,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
 use crate::blob::Blobs;
+use crate::catalog::{Catalog, CatalogError, DataSet, spec::DataSetSpec};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::host::Request;
@@ -36,6 +37,10 @@ const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 const MAX_UPLOADS: u32 = 256;
 const MAX_UPLOADS_PER_TENANT: u32 = 4;
 
+/// Data sets that are built at once, on the node and for one tenant: each takes a thread and some megabytes.
+const MAX_BUILDS: u32 = 8;
+const MAX_BUILDS_PER_TENANT: u32 = 2;
+
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
 
@@ -57,6 +62,7 @@ pub struct Node {
     pub settings: Settings,
     pub tenants: Tenants,
     pub registry: Registry,
+    pub catalog: Catalog,
     pub logs: Logs,
     pub metrics: Metrics,
     pub blobs: Arc<Blobs>,
@@ -64,6 +70,7 @@ pub struct Node {
     sandbox: Arc<Sandbox>,
     memory: Arc<Account>,
     uploads: Arc<Gate>,
+    builds: Arc<Gate>,
     followers: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     invocations: AtomicU64,
@@ -112,6 +119,8 @@ pub enum DeleteError {
     Tenant(#[from] TenantError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
 }
 
 impl Node {
@@ -136,9 +145,10 @@ impl Node {
         )
         .await?;
         // Everybody who refers to blobs or stores bytes for a tenant has its line here.
-        blobs.set_referrers(vec![registry.referrer()]);
+        let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
+        blobs.set_referrers(vec![registry.referrer(), catalog.referrer()]);
         for tenant in tenants.list() {
-            tenant.storage.load(registry.stored_bytes(tenant.id));
+            tenant.storage.load(registry.stored_bytes(tenant.id) + catalog.stored_bytes(tenant.id));
         }
         if !blobs.is_remote() {
             blobs.sweep().await?;
@@ -152,6 +162,7 @@ impl Node {
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
         let uploads = Gate::new(GateLimits { places: MAX_UPLOADS, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
+        let builds = Gate::new(GateLimits { places: MAX_BUILDS, waiting: MAX_UPLOADS, waiting_per_tenant: 16 });
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
@@ -159,6 +170,7 @@ impl Node {
             settings,
             tenants,
             registry,
+            catalog,
             logs,
             metrics: Metrics::default(),
             blobs,
@@ -166,6 +178,7 @@ impl Node {
             sandbox,
             memory,
             uploads,
+            builds,
             followers,
             developer,
             invocations: AtomicU64::new(u64::from_le_bytes(start)),
@@ -175,7 +188,7 @@ impl Node {
             _data: data,
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
-        tokio::spawn(sweep_periodically(Arc::downgrade(&node.blobs)));
+        tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
         Ok((node, key))
     }
 
@@ -312,10 +325,36 @@ impl Node {
     pub async fn delete_tenant(&self, name: &str) -> Result<(), DeleteError> {
         let tenant = self.tenants.get(name)?;
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
-        let paused = self.registry.pause().await;
-        let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
-        self.tenants.delete(name, records).await?;
-        Ok(self.registry.forget(tenant.id, paused).await?)
+        let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
+        let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
+        self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
+        self.catalog.forget(tenant.id, catalog).await?;
+        Ok(self.registry.forget(tenant.id, functions).await?)
+    }
+
+    /// Makes a data set, or adds to one. A caller that goes away does not stop it half-way.
+    pub async fn make_dataset(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        name: Name,
+        spec: DataSetSpec,
+        append: bool,
+    ) -> Result<Arc<DataSet>, CatalogError> {
+        if self.is_draining() {
+            return Err(CatalogError::Stopping);
+        }
+        let _permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let node = self.clone();
+        let make = tokio::spawn(async move {
+            match append {
+                true => node.catalog.append_dataset(&tenant, name.as_str(), &spec, &node.stopping).await,
+                false => node.catalog.create_dataset(&tenant, name, &spec, &node.stopping).await,
+            }
+        });
+        make.await.map_err(|error| CatalogError::Io {
+            what: "the work was interrupted".to_owned(),
+            error: std::io::Error::other(error),
+        })?
     }
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {
@@ -387,17 +426,22 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
     }
 }
 
-async fn sweep_periodically(blobs: std::sync::Weak<Blobs>) {
+async fn sweep_periodically(node: std::sync::Weak<Node>) {
     let mut clock = tokio::time::interval(SWEEP_EVERY);
     clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     // The first tick is now; what is near was swept before anybody was served.
-    if blobs.upgrade().is_some_and(|blobs| !blobs.is_remote()) {
+    if node.upgrade().is_some_and(|node| !node.blobs.is_remote()) {
         clock.tick().await;
     }
     loop {
         clock.tick().await;
-        let Some(blobs) = blobs.upgrade() else { return };
-        match blobs.sweep().await {
+        let Some(node) = node.upgrade() else { return };
+        for tenant in node.tenants.list() {
+            if let Err(error) = node.catalog.expire_uploads(&tenant).await {
+                tracing::warn!(%error, "forgotten uploads could not be given up; trying again in an hour");
+            }
+        }
+        match node.blobs.sweep().await {
             Ok(0) => {}
             Ok(removed) => tracing::info!(removed, "blobs that nobody needs were deleted"),
             Err(error) => tracing::warn!(%error, "blobs could not be swept; trying again in an hour"),
