@@ -42,8 +42,8 @@ pub enum CatalogError {
     NotFound { what: &'static str, name: String },
     #[error("there is a {what} `{name}` already; delete it first, or choose another name")]
     Exists { what: &'static str, name: String },
-    #[error("data set `{name}` changed meanwhile; try again")]
-    Changed { name: String },
+    #[error("{what} `{name}` changed meanwhile; try again")]
+    Changed { what: &'static str, name: String },
     #[error("{what} would exceed the tenant's `{name}` of {limit}")]
     Quota { name: &'static str, limit: u64, what: String },
     #[error(transparent)]
@@ -116,8 +116,19 @@ impl From<ManifestError> for CatalogError {
 
 impl From<OpenError> for CatalogError {
     fn from(error: OpenError) -> Self {
-        Self::Refused(error.to_string())
+        match error {
+            OpenError::Io(error) => Self::io("reading a model", error),
+            other => Self::Refused(other.to_string()),
+        }
     }
+}
+
+/// Runs a change to its end, also when whoever asked for it goes away: what is on disk and what is shown would differ.
+pub async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, CatalogError>> + Send + 'static,
+) -> Result<T, CatalogError> {
+    let done = tokio::spawn(change).await;
+    done.map_err(|error| CatalogError::io("the work was interrupted", std::io::Error::other(error)))?
 }
 
 /// What every record is told of, and who tells which blobs they need.
@@ -227,6 +238,15 @@ impl Catalog {
         let digests: Vec<Digest> = digests.into_iter().collect();
         self.blobs.collect(&digests).await?;
         Ok(())
+    }
+
+    /// Lets blobs go that were published for a record that there will not be.
+    async fn discard(&self, pins: Vec<Pinned>) {
+        let digests: Vec<Digest> = pins.iter().map(Pinned::digest).collect();
+        drop(pins);
+        if let Err(error) = self.collect(digests).await {
+            tracing::warn!(%error, "blobs that nobody needs stay until the next sweep");
+        }
     }
 
     /// Writes records whose blobs are pinned. If it is not known whether they are on disk, the blobs stay until a start

@@ -13,9 +13,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
 use crate::blob::Blobs;
-use crate::catalog::{Catalog, CatalogError, DataSet, spec::DataSetSpec};
+use crate::catalog::spec::DataSetSpec;
+use crate::catalog::{Catalog, CatalogError, DataSet, StoredModel, to_the_end};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
+use crate::digest::Digest;
 use crate::host::Request;
 use crate::logs::{LogSink, Logs};
 use crate::meta::{Batch, MetaError, Metadata};
@@ -90,7 +92,7 @@ pub struct Invoked {
 #[derive(Clone, Debug)]
 pub struct Receipt {
     pub invocation: u64,
-    pub version: crate::digest::Digest,
+    pub version: Digest,
     pub seed: u64,
     pub spent: Spent,
 }
@@ -343,18 +345,36 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let _permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
         let node = self.clone();
-        let make = tokio::spawn(async move {
+        to_the_end(async move {
+            // Held for as long as the work takes, whoever waits for it.
+            let _permit = permit;
             match append {
                 true => node.catalog.append_dataset(&tenant, name.as_str(), &spec, &node.stopping).await,
                 false => node.catalog.create_dataset(&tenant, name, &spec, &node.stopping).await,
             }
-        });
-        make.await.map_err(|error| CatalogError::Io {
-            what: "the work was interrupted".to_owned(),
-            error: std::io::Error::other(error),
-        })?
+        })
+        .await
+    }
+
+    /// Makes an uploaded file a model, just so.
+    pub async fn make_model(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        name: Name,
+        upload: Digest,
+    ) -> Result<Arc<StoredModel>, CatalogError> {
+        if self.is_draining() {
+            return Err(CatalogError::Stopping);
+        }
+        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let node = self.clone();
+        to_the_end(async move {
+            let _permit = permit;
+            node.catalog.create_model(&tenant, name, &upload).await
+        })
+        .await
     }
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {

@@ -206,6 +206,11 @@ impl Node {
     }
 }
 
+/// The most bytes of a process that were ever in memory.
+pub fn most_resident(pid: Pid) -> Result<u64> {
+    status_field(pid, "VmHWM:").map(|kib| kib * 1024)
+}
+
 fn status_field(pid: Pid, name: &str) -> Result<u64> {
     let status = std::fs::read_to_string(Path::new("/proc").join(pid.as_raw_nonzero().to_string()).join("status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;

@@ -6,6 +6,7 @@ mod end_to_end {
     mod command_line;
     mod components;
     mod contract;
+    mod data;
     mod durability;
     mod fairness;
     mod hostile;

@@ -13,8 +13,8 @@ use super::functions::Page;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
 use super::types::{DataSetDetail, DataSetList, DataSetVersionView, DataSetView, Problem, SplitView, StatisticsView};
-use crate::catalog::DataSet;
 use crate::catalog::spec::DataSetSpec;
+use crate::catalog::{DataSet, to_the_end};
 use crate::clock::rfc3339;
 use crate::dataset::{Features, Labels, Manifest, Split};
 use crate::node::Node;
@@ -166,7 +166,7 @@ pub async fn show(
 ) -> Result<Json<DataSetDetail>, ApiError> {
     let dataset = node.catalog.dataset(tenant.id, &name)?;
     let manifest = node.catalog.manifest(&dataset, which.version.as_deref()).await?;
-    let preview = node.catalog.preview(&manifest).await?;
+    let preview = node.catalog.preview(&dataset, &manifest).await?;
     Ok(Json(detail(&dataset, &manifest, preview)))
 }
 
@@ -180,6 +180,6 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    node.catalog.delete_dataset(&tenant, &name).await?;
+    to_the_end(async move { node.catalog.delete_dataset(&tenant, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -20,9 +20,9 @@ use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
-use crate::catalog::{BlobFile, StoredModel};
+use crate::catalog::{StoredModel, to_the_end};
 use crate::clock::rfc3339;
-use crate::model::{Model, export_npz};
+use crate::model::export_npz;
 use crate::node::Node;
 
 const TAG: &str = "models";
@@ -61,7 +61,7 @@ pub async fn create(
     pieces: Pieces,
 ) -> Result<(StatusCode, Json<ModelView>), ApiError> {
     let wish: ModelRequest = pieces.json().await?;
-    let model = node.catalog.create_model(&tenant, name.parse()?, &wish.upload.parse()?).await?;
+    let model = node.make_model(tenant, name.parse()?, wish.upload.parse()?).await?;
     Ok((StatusCode::CREATED, Json(view(&model))))
 }
 
@@ -118,7 +118,7 @@ pub async fn file(
     let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
     match wanted.format.as_deref() {
         None | Some("safetensors") => {
-            let blob = node.blobs.open(&model.digest).await.map_err(crate::catalog::CatalogError::from)?;
+            let blob = node.catalog.read_model(&model).await?;
             let length = [(header::CONTENT_LENGTH, model.size.to_string())];
             let pieces = stream::unfold(Some(blob), |blob| async move {
                 let mut blob = blob?;
@@ -136,11 +136,8 @@ pub async fn file(
         }
         Some("npz") => {
             let (pieces, received) = mpsc::channel(4);
-            let source = BlobFile::new(node.blobs.clone(), &model);
             // Opened first, so that a damaged file is an answer and not a torn one.
-            let open = move || Model::open(source);
-            let opened = tokio::task::spawn_blocking(open).await.map_err(|error| anyhow::anyhow!(error))?;
-            let mut model = opened.map_err(crate::catalog::CatalogError::from)?;
+            let mut model = node.catalog.open_model(&model).await?;
             tokio::task::spawn_blocking(move || {
                 let written = export_npz(&mut model, io::BufWriter::with_capacity(PIECE, Sender(pieces.clone())));
                 if let Err(error) = written {
@@ -184,6 +181,6 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    node.catalog.delete_model(&tenant, &name).await?;
+    to_the_end(async move { node.catalog.delete_model(&tenant, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -10,7 +10,7 @@ use super::auth::AsTenant;
 use super::problem::{ApiError, Kind};
 use super::request::Pieces;
 use super::types::{Problem, UploadRequest, UploadView};
-use crate::catalog::{PART_BYTES, Upload};
+use crate::catalog::{PART_BYTES, Upload, to_the_end};
 use crate::digest::Digest;
 use crate::node::Node;
 use crate::tenant::Charge;
@@ -42,7 +42,8 @@ pub async fn begin(
 ) -> Result<Json<UploadView>, ApiError> {
     let wish: UploadRequest = pieces.json().await?;
     let digest: Digest = wish.digest.parse()?;
-    Ok(Json(view(&*node.catalog.begin_upload(&tenant, digest, wish.size).await?)))
+    let begin = async move { node.catalog.begin_upload(&tenant, digest, wish.size).await };
+    Ok(Json(view(&*to_the_end(begin).await?)))
 }
 
 /// Look how far an upload has come.
@@ -86,7 +87,12 @@ pub async fn part(
             return Err(ApiError::new(Kind::InvalidRequest, text));
         }
     }
-    Ok(Json(view(&*node.catalog.add_part(&tenant, &digest, index, bytes.into()).await?)))
+    let add = async move {
+        // The bytes are in memory until they are stored.
+        let _charge = charge;
+        node.catalog.add_part(&tenant, &digest, index, bytes.into()).await
+    };
+    Ok(Json(view(&*to_the_end(add).await?)))
 }
 
 /// Give an upload up. Its bytes are no longer charged.
@@ -99,6 +105,7 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(digest): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    node.catalog.delete_upload(&tenant, &digest.parse()?).await?;
+    let digest = digest.parse()?;
+    to_the_end(async move { node.catalog.delete_upload(&tenant, &digest).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -145,16 +145,31 @@ impl Catalog {
             None => dataset.latest(),
             Some(prefix) => {
                 let digits = prefix.strip_prefix("sha256:").unwrap_or(prefix);
-                dataset.versions.iter().find(|version| !digits.is_empty() && version.digest.hex().starts_with(digits))
+                let fits = |version: &&Version| !digits.is_empty() && version.digest.hex().starts_with(digits);
+                let mut found = dataset.versions.iter().filter(fits);
+                let (first, another) = (found.next(), found.next());
+                if another.is_some() {
+                    let text = format!("`{}` begins the digests of several versions: give more of it", digits);
+                    return Err(CatalogError::Invalid(text));
+                }
+                first
             }
         };
         let version = found.ok_or_else(|| CatalogError::not_found("version", version.unwrap_or("latest")))?;
-        let bytes = self.blobs.read(&version.digest, 0..version.manifest_bytes).await?;
-        Ok(Manifest::parse(&bytes)?)
+        let read = self.blobs.read(&version.digest, 0..version.manifest_bytes).await;
+        Ok(Manifest::parse(&read.map_err(|error| self.unless_deleted(dataset, error.into()))?)?)
+    }
+
+    /// What went wrong with a data set that was looked up: perhaps it has been deleted since, and that is all.
+    fn unless_deleted(&self, dataset: &DataSet, error: CatalogError) -> CatalogError {
+        match self.shown.datasets.get(dataset.tenant, dataset.name.as_str()) {
+            Some(now) if now.created_ms == dataset.created_ms => error,
+            _ => CatalogError::not_found("data set", dataset.name.as_str()),
+        }
     }
 
     /// The first samples as text.
-    pub async fn preview(&self, manifest: &Manifest) -> Result<String, CatalogError> {
+    pub async fn preview(&self, dataset: &DataSet, manifest: &Manifest) -> Result<String, CatalogError> {
         let Some(block) = manifest.train.blocks.first().cloned() else { return Ok(String::new()) };
         let (blocks, manifest) = (BlobBlocks(self.blobs.clone()), manifest.clone());
         let read = move || -> Result<String, CatalogError> {
@@ -162,9 +177,9 @@ impl Catalog {
             let shown = preview(&manifest, &block, &bytes, PREVIEW);
             shown.map_err(|error| CatalogError::io("a damaged block", io::Error::other(error)))
         };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| CatalogError::io("a preview", io::Error::other(error)))?
+        let shown = tokio::task::spawn_blocking(read).await;
+        let shown = shown.map_err(|error| CatalogError::io("a preview", io::Error::other(error)))?;
+        shown.map_err(|error| self.unless_deleted(dataset, error))
     }
 
     /// Makes a data set.
@@ -252,37 +267,71 @@ impl Catalog {
             manifest = Some(old);
         }
         let (spec, stopping, staging) = (spec.clone(), stopping.clone(), self.staging.clone());
-        let work = move || -> Result<Built, CatalogError> {
-            let mut options = spec.building()?;
-            let sources = open(&spec, &files, manifest.as_ref(), &staging, &mut options)?;
-            let mut watch = |_| if stopping.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-            let builder = Builder::new(options, &mut sink).watch(&mut watch);
-            let manifest = match &manifest {
-                Some(old) => builder.append(old, sources)?,
-                None => builder.build(sources)?,
+        let work = move || {
+            let mut make = || -> Result<Manifest, CatalogError> {
+                let mut options = spec.building()?;
+                let sources = open(&spec, &files, manifest.as_ref(), &staging, &mut options)?;
+                let stop = || if stopping.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+                let mut watch = |_| stop();
+                let builder = Builder::new(options, &mut sink).watch(&mut watch);
+                Ok(match &manifest {
+                    Some(old) => builder.append(old, sources)?,
+                    None => builder.build(sources)?,
+                })
             };
-            Ok(Built { manifest, sink })
+            (make(), sink)
         };
         let done = tokio::task::spawn_blocking(work).await;
-        done.map_err(|error| CatalogError::io("building a data set", io::Error::other(error)))?
+        match done.map_err(|error| CatalogError::io("building a data set", io::Error::other(error)))? {
+            (Ok(manifest), sink) => Ok(Built { manifest, sink }),
+            (Err(error), sink) => {
+                self.discard(sink.pins).await;
+                Err(error)
+            }
+        }
     }
 
-    /// Makes what was built a version, in one transaction, and lets its uploads go.
+    /// Makes what was built a version, and lets its uploads go.
     async fn add_version(
         &self,
         tenant: &Tenant,
-        mut dataset: DataSet,
+        dataset: DataSet,
         built: Built,
         spec: &DataSetSpec,
     ) -> Result<Arc<DataSet>, CatalogError> {
-        let Built { manifest, mut sink } = built;
+        let Built { manifest, sink: Sink { reserved, mut pins, .. } } = built;
+        let dataset = match self.record_version(tenant, dataset, &manifest, reserved, &mut pins).await {
+            Ok(dataset) => dataset,
+            Err(error) => {
+                self.discard(pins).await;
+                return Err(error);
+            }
+        };
+        for digest in spec.uploads()? {
+            match self.delete_upload(tenant, &digest).await {
+                Ok(()) | Err(CatalogError::NotFound { .. }) => {}
+                Err(error) => tracing::warn!(%error, "an upload that became a data set stays until it expires"),
+            }
+        }
+        Ok(dataset)
+    }
+
+    /// The one transaction that makes a version visible. `pins` keep what it needs until it is.
+    async fn record_version(
+        &self,
+        tenant: &Tenant,
+        mut dataset: DataSet,
+        manifest: &Manifest,
+        mut reserved: Reservation,
+        pins: &mut Vec<Pinned>,
+    ) -> Result<Arc<DataSet>, CatalogError> {
         let bytes = manifest.to_bytes();
         let manifest_bytes = bytes.len() as u64;
-        sink.reserved.grow(manifest_bytes)?;
+        reserved.grow(manifest_bytes)?;
         let pin = self.blobs.publish_bytes(bytes.into()).await?;
         let digest = pin.digest();
-        sink.pins.push(pin);
-        let changing = self.changing.write().await;
+        pins.push(pin);
+        let _changing = self.changing.write().await;
         Self::check_alive(tenant)?;
         match self.shown.datasets.get(tenant.id, dataset.name.as_str()) {
             // What was built on must be what is there now.
@@ -292,7 +341,7 @@ impl Catalog {
                     return Err(CatalogError::Exists { what: "data set", name: dataset.name.to_string() });
                 }
                 if !same(&now, &dataset) || now.created_ms != dataset.created_ms {
-                    return Err(CatalogError::Changed { name: dataset.name.to_string() });
+                    return Err(CatalogError::Changed { what: "data set", name: dataset.name.to_string() });
                 }
             }
             None if dataset.versions.is_empty() => self.check_new(tenant, &dataset.name)?,
@@ -303,16 +352,12 @@ impl Catalog {
         let blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks).map(|block| block.digest);
         dataset.blocks = blocks.chain(dataset.blocks).collect::<HashSet<_>>().into_iter().collect();
         dataset.blocks.sort_unstable();
-        dataset.stored_bytes += sink.reserved.bytes();
-        let pins = self.commit(Batch::default().put(&dataset)?, sink.pins).await?;
-        sink.reserved.keep();
+        dataset.stored_bytes += reserved.bytes();
+        let batch = Batch::default().put(&dataset)?;
+        *pins = self.commit(batch, std::mem::take(pins)).await?;
+        reserved.keep();
         let dataset = self.shown.datasets.put(dataset);
-        drop((pins, changing));
-        for digest in spec.uploads()? {
-            if let Err(error) = self.delete_upload(tenant, &digest).await {
-                tracing::warn!(%error, "an upload that became a data set stays until it expires");
-            }
-        }
+        pins.clear();
         Ok(dataset)
     }
 }

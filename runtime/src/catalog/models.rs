@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shelf::{Shelved, key};
 use super::{Catalog, CatalogError};
+use crate::blob::{BlobReader, Blobs};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::{Batch, Record};
@@ -80,16 +81,20 @@ impl Catalog {
         let reserved = tenant.storage.reserve(size)?;
         let pin = self.blobs.publish(&staged, upload).await?;
         let changing = self.changing.write().await;
-        Self::check_alive(tenant)?;
-        self.check_new_model(tenant, &name)?;
+        if let Err(error) = Self::check_alive(tenant).and_then(|()| self.check_new_model(tenant, &name)) {
+            drop(changing);
+            self.discard(vec![pin]).await;
+            return Err(error);
+        }
         let model =
             StoredModel { tenant: tenant.id, name, created_ms: unix_ms(), digest: *upload, size, tensors, parameters };
         let pins = self.commit(Batch::default().put(&model)?, vec![pin]).await?;
         reserved.keep();
         let model = self.shown.models.put(model);
         drop((pins, changing));
-        if let Err(error) = self.delete_upload(tenant, upload).await {
-            tracing::warn!(%error, "an upload that became a model stays until it expires");
+        match self.delete_upload(tenant, upload).await {
+            Ok(()) | Err(CatalogError::NotFound { .. }) => {}
+            Err(error) => tracing::warn!(%error, "an upload that became a model stays until it expires"),
         }
         Ok(model)
     }
@@ -105,12 +110,30 @@ impl Catalog {
 
     /// What a model's file says of itself.
     pub async fn model_meta(&self, model: &StoredModel) -> Result<(Meta, Vec<crate::model::TensorInfo>), CatalogError> {
-        let (blobs, digest, size) = (self.blobs.clone(), model.digest, model.size);
-        let read = move || -> Result<_, CatalogError> {
-            let model = Model::open(BlobFile { blobs, digest, size, at: 0 })?;
-            Ok((model.meta.clone(), model.tensors().cloned().collect()))
-        };
-        tokio::task::spawn_blocking(read).await.map_err(|error| CatalogError::io("a model", io::Error::other(error)))?
+        let opened = self.open_model(model).await?;
+        Ok((opened.meta.clone(), opened.tensors().cloned().collect()))
+    }
+
+    /// A model's file, its head read.
+    pub async fn open_model(&self, model: &StoredModel) -> Result<Model<BlobFile>, CatalogError> {
+        let file = BlobFile { blobs: self.blobs.clone(), digest: model.digest, size: model.size, at: 0 };
+        let opened = tokio::task::spawn_blocking(move || Model::open(file)).await;
+        let opened = opened.map_err(|error| CatalogError::io("a model", io::Error::other(error)))?;
+        opened.map_err(|error| self.unless_model_deleted(model, error.into()))
+    }
+
+    /// A model's file from its beginning.
+    pub async fn read_model(&self, model: &StoredModel) -> Result<BlobReader, CatalogError> {
+        let opened = self.blobs.open(&model.digest).await;
+        opened.map_err(|error| self.unless_model_deleted(model, error.into()))
+    }
+
+    /// What went wrong with a model that was looked up: perhaps it has been deleted since, and that is all.
+    fn unless_model_deleted(&self, model: &StoredModel, error: CatalogError) -> CatalogError {
+        match self.shown.models.get(model.tenant, model.name.as_str()) {
+            Some(now) if now.digest == model.digest => error,
+            _ => CatalogError::not_found("model", model.name.as_str()),
+        }
     }
 
     fn check_new_model(&self, tenant: &Tenant, name: &Name) -> Result<(), CatalogError> {
@@ -128,16 +151,10 @@ impl Catalog {
 
 /// A blob as a file that can be read from anywhere.
 pub struct BlobFile {
-    blobs: Arc<crate::blob::Blobs>,
+    blobs: Arc<Blobs>,
     digest: Digest,
     size: u64,
     at: u64,
-}
-
-impl BlobFile {
-    pub fn new(blobs: Arc<crate::blob::Blobs>, model: &StoredModel) -> Self {
-        Self { blobs, digest: model.digest, size: model.size, at: 0 }
-    }
 }
 
 impl io::Read for BlobFile {

@@ -12,10 +12,11 @@ use tokio::io::AsyncReadExt;
 
 use super::shelf::{Shelved, key};
 use super::{Catalog, CatalogError};
+use crate::blob::BlobError;
 use crate::clock::unix_ms;
 use crate::digest::{Digest, Hasher};
 use crate::meta::{Batch, Record};
-use crate::tenant::{Tenant, TenantId};
+use crate::tenant::{Reservation, Tenant, TenantId};
 
 /// Bytes of a part, but for the last one.
 pub const PART_BYTES: u64 = 8 << 20;
@@ -65,6 +66,18 @@ impl Upload {
     /// The parts that have not come.
     pub fn missing(&self) -> Vec<usize> {
         (0..self.parts.len()).filter(|&index| self.parts[index].is_none()).collect()
+    }
+
+    /// Whether so many bytes can be this part.
+    fn check_part(&self, index: usize, bytes: u64) -> Result<(), CatalogError> {
+        if index >= self.parts.len() {
+            return Err(CatalogError::Invalid(format!("part {index} of an upload that has {}", self.parts.len())));
+        }
+        let expected = self.part_bytes(index);
+        if bytes != expected {
+            return Err(CatalogError::Invalid(format!("part {index} has {bytes} bytes where {expected} belong")));
+        }
+        Ok(())
     }
 
     pub(super) fn stored_bytes(&self) -> u64 {
@@ -117,34 +130,43 @@ impl Catalog {
         index: usize,
         bytes: Bytes,
     ) -> Result<Arc<Upload>, CatalogError> {
-        let upload = self.upload(tenant.id, digest)?;
-        if index >= upload.parts.len() {
-            let text = format!("part {index} of an upload that has {}", upload.parts.len());
-            return Err(CatalogError::Invalid(text));
-        }
-        let expected = upload.part_bytes(index);
-        if bytes.len() as u64 != expected {
-            let text = format!("part {index} has {} bytes where {expected} belong", bytes.len());
-            return Err(CatalogError::Invalid(text));
-        }
-        let reserved = tenant.storage.reserve(expected)?;
+        let (upload, size) = (self.upload(tenant.id, digest)?, bytes.len() as u64);
+        upload.check_part(index, size)?;
+        // What is there already is paid for.
+        let mut reserved = tenant.storage.reserve(if upload.parts[index].is_some() { 0 } else { size })?;
         let pin = self.blobs.publish_bytes(bytes).await?;
-        let _changing = self.changing.write().await;
-        Self::check_alive(tenant)?;
-        let mut upload = Upload::clone(&*self.upload(tenant.id, digest)?);
-        let before = upload.parts[index].replace(pin.digest());
+        let changing = self.changing.write().await;
+        // Another request may have done anything meanwhile.
+        let look = |reserved: &mut Reservation| -> Result<Arc<Upload>, CatalogError> {
+            Self::check_alive(tenant)?;
+            let upload = self.upload(tenant.id, digest)?;
+            upload.check_part(index, size)?;
+            match upload.parts[index] {
+                Some(_) => reserved.shrink_to(0),
+                None => reserved.grow(size - reserved.bytes())?,
+            }
+            Ok(upload)
+        };
+        let shown = match look(&mut reserved) {
+            Ok(upload) => upload,
+            Err(error) => {
+                drop(changing);
+                self.discard(vec![pin]).await;
+                return Err(error);
+            }
+        };
+        let before = shown.parts[index];
+        if before == Some(pin.digest()) {
+            return Ok(shown);
+        }
+        let mut upload = Upload::clone(&shown);
+        upload.parts[index] = Some(pin.digest());
         upload.touched_ms = unix_ms();
         let pins = self.commit(Batch::default().put(&upload)?, vec![pin]).await?;
+        reserved.keep();
         let upload = self.shown.uploads.put(upload);
-        drop(pins);
-        match before {
-            // Another request has brought it meanwhile, and was charged for it.
-            Some(before) => {
-                drop(reserved);
-                self.collect([before]).await?;
-            }
-            None => reserved.keep(),
-        }
+        drop((pins, changing));
+        self.collect(before).await?;
         Ok(upload)
     }
 
@@ -174,6 +196,11 @@ impl Catalog {
         Ok(())
     }
 
+    /// Whether an upload is still what it was.
+    fn is_shown(&self, upload: &Upload) -> bool {
+        self.shown.uploads.get(upload.tenant, &upload.name()).is_some_and(|now| now.parts == upload.parts)
+    }
+
     /// The whole file of an upload, checked against its digest.
     pub(super) async fn spool(&self, tenant: &Tenant, digest: &Digest) -> Result<TempPath, CatalogError> {
         let upload = self.upload(tenant.id, digest)?;
@@ -188,7 +215,13 @@ impl Catalog {
         let mut hasher = Hasher::default();
         for part in upload.digests() {
             let mut bytes = Vec::new();
-            let mut reader = self.blobs.open(&part).await?;
+            let mut reader = match self.blobs.open(&part).await {
+                // Another request has used the upload up, or replaced the part.
+                Err(BlobError::NotFound(_)) if !self.is_shown(&upload) => {
+                    return Err(CatalogError::Changed { what: "upload", name: digest.to_string() });
+                }
+                opened => opened?,
+            };
             reader.read_to_end(&mut bytes).await.map_err(staged)?;
             let write = move || {
                 hasher.update(&bytes);

@@ -46,6 +46,7 @@ fn manifest(features: Features, transform: Transform, count: u32, block: &Bytes)
         train: Split { count: count.into(), blocks: vec![block], classes: Vec::new() },
         test: Split::default(),
         synthetic: None,
+        class_names: Vec::new(),
     }
 }
 

@@ -157,6 +157,7 @@ fn data_set(images: &[u8], labels: &[u8]) -> (Manifest, HashMap<Digest, Bytes>) 
         train,
         test: Split::default(),
         synthetic: None,
+        class_names: Vec::new(),
     };
     (manifest, blocks)
 }
