@@ -11,6 +11,8 @@ use crate::run::{Parts, Run};
 
 mod block;
 mod pack;
+#[cfg(test)]
+mod tests;
 mod vector;
 
 use block::{LANES, Operands, ROWS, Target};
