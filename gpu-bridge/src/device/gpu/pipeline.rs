@@ -20,7 +20,6 @@ use smallvec::SmallVec;
 use super::live::{Live, PARAMETER_BYTES};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::MAX_RANK;
 
 /// Threads of a workgroup, unless the launch defines another number.
 pub(super) const LANES: u32 = 64;
@@ -104,6 +103,8 @@ pub(super) struct Variant {
     pub(super) main: Main,
     pub(super) lanes: u32,
     pub(super) body: bool,
+    /// Of parameters, the body's among them.
+    pub(super) words: usize,
     /// Of the shape that is walked.
     pub(super) rank: u32,
     pub(super) defines: SmallVec<[(&'static str, Define); 6]>,
@@ -149,9 +150,10 @@ impl Pipelines {
     }
 
     fn compile(&self, live: &Live, kernel: &'static Kernel, variant: &Variant) -> Result<wgpu::ComputePipeline> {
-        let text = variant.text(kernel, live.binding_bytes());
+        let immediate = live.is_immediate(variant.words);
+        let text = variant.text(kernel, live.binding_bytes(), immediate);
         let bindings: u32 = variant.slots.iter().map(|slot| slot.pieces).sum();
-        let operands = live.operand_layout(bindings as usize)?;
+        let groups = [Some(live.operand_layout(bindings as usize)?), Some(live.parameter_layout())];
         let (pipeline, error) = live.scoped(|| {
             let descriptor = wgpu::ShaderModuleDescriptor {
                 label: Some(kernel.name),
@@ -163,8 +165,8 @@ impl Pipelines {
                 unsafe { live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
             let layout = live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
-                bind_group_layouts: &[Some(live.parameter_layout()), Some(operands)],
-                immediate_size: 0,
+                bind_group_layouts: if immediate { &groups[..1] } else { &groups },
+                immediate_size: if immediate { variant.parameter_vectors() as u32 * 16 } else { 0 },
             });
             live.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel.name),
@@ -218,7 +220,12 @@ fn stored(file: &Path) -> Option<Vec<u8>> {
 }
 
 impl Variant {
-    fn text(&self, kernel: &Kernel, binding_bytes: u64) -> String {
+    /// The parameters in vectors of four words, which every backend lays out alike.
+    fn parameter_vectors(&self) -> usize {
+        self.words.div_ceil(4)
+    }
+
+    fn text(&self, kernel: &Kernel, binding_bytes: u64, immediate: bool) -> String {
         let mut text = String::from(COMMON);
         for source in kernel.sources {
             text.push_str(source);
@@ -235,7 +242,7 @@ impl Variant {
             };
             text = text.replace(&format!("${name}"), &value);
         }
-        self.parameters(&mut text);
+        self.parameters(&mut text, immediate);
         let mut binding = 0;
         for slot in &self.slots {
             slot.bindings(&mut text, &mut binding);
@@ -245,19 +252,19 @@ impl Variant {
         text
     }
 
-    /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words of a uniform, which
-    /// is what is read fastest, and are put into a struct, whose arrays a uniform would want otherwise.
-    fn parameters(&self, text: &mut String) {
+    /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words, part of the
+    /// command or a uniform, which is what is read fastest, and are put into a struct, whose arrays both would want otherwise.
+    fn parameters(&self, text: &mut String, immediate: bool) {
         let mut fields: Vec<Field> = ["base", "end", "count", "elements"].map(Field::word).to_vec();
         let walked = self.slots.iter().any(|slot| slot.walked);
         for slot in &self.slots {
             fields.push(Field::word(&format!("{}_offset", slot.name)));
             if slot.walked {
-                fields.push(Field::words(&format!("{}_strides", slot.name), MAX_RANK));
+                fields.push(Field::words(&format!("{}_strides", slot.name), self.rank as usize));
             }
         }
         if walked {
-            fields.push(Field::words("sizes", MAX_RANK));
+            fields.push(Field::words("sizes", self.rank as usize));
         }
         if self.slots.iter().any(|slot| slot.packing == Packing::Atomic) {
             fields.extend(["fault_code", "fault_count"].map(Field::word));
@@ -270,11 +277,15 @@ impl Variant {
             text.push_str("body: Body, ");
             fields.extend(fields_of(text, "Body", "body").unwrap_or_default());
         }
+        let (space, vectors) = if immediate {
+            ("var<immediate>", self.parameter_vectors() as u64)
+        } else {
+            ("@group(1) @binding(0) var<uniform>", PARAMETER_BYTES / 16)
+        };
         let _ = write!(
             text,
-            "}}\n@group(0) @binding(0) var<uniform> parameter_words: array<vec4<u32>, {}>;\n\
+            "}}\nstruct Words {{ at: array<vec4<u32>, {vectors}> }}\n{space} parameter_words: Words;\n\
              var<private> parameters: Parameters;\nfn load_parameters() {{\n",
-            PARAMETER_BYTES / 16
         );
         let mut at = 0;
         for field in &fields {
@@ -282,7 +293,7 @@ impl Variant {
                 let place = field.count.map_or(String::new(), |_| format!("[{index}]"));
                 let _ = writeln!(
                     text,
-                    "parameters.{}{place} = bitcast<{}>(parameter_words[{}][{}]);",
+                    "parameters.{}{place} = bitcast<{}>(parameter_words.at[{}][{}]);",
                     field.name,
                     field.scalar,
                     at / 4,
@@ -426,7 +437,7 @@ impl Slot {
         for piece in 0..self.pieces {
             let _ = writeln!(
                 text,
-                "@group(1) @binding({binding}) var<storage, read_write> {}_{piece}: array<{}>;",
+                "@group(0) @binding({binding}) var<storage, read_write> {}_{piece}: array<{}>;",
                 self.name,
                 self.word()
             );

@@ -7,7 +7,7 @@ use std::time::Duration;
 use wgpu::{BufferDescriptor, BufferUsages};
 
 use super::live::{Live, PARAMETER_BYTES};
-use super::session::{ARENA_BYTES, Batch, Command, READBACK_BYTES};
+use super::session::{ARENA_BYTES, Batch, Command, Parameters, READBACK_BYTES};
 use crate::error::{Error, Result};
 use crate::run::thread_time;
 
@@ -151,8 +151,14 @@ impl Slot {
                         pass.set_pipeline(pipeline);
                         current = Some(pipeline);
                     }
-                    pass.set_bind_group(0, &self.parameters, &[*parameters]);
-                    pass.set_bind_group(1, group, &[]);
+                    match *parameters {
+                        Parameters::Immediate { from, to } => {
+                            let words = &batch.words[from as usize..to as usize];
+                            pass.set_immediates(0, bytemuck::cast_slice(words));
+                        }
+                        Parameters::Uniform(at) => pass.set_bind_group(1, &self.parameters, &[at]),
+                    }
+                    pass.set_bind_group(0, group, &[]);
                     pass.dispatch_workgroups((*groups).min(most), groups.div_ceil(most), 1);
                 }
                 Command::Clear(region) => {
