@@ -143,9 +143,11 @@ impl Live {
         }))
     }
 
-    /// Whether so many words of parameters are part of the command; more lie in a buffer, from where they cost more.
-    pub(super) fn is_immediate(&self, words: usize) -> bool {
-        words.next_multiple_of(4) * 4 <= self.limits.max_immediate_size as usize
+    /// The bytes that are kept in a command for so many words of parameters: few different numbers, so that kernels
+    /// have few different layouts. Zero if these are too many, and lie in a buffer, which costs more.
+    pub(super) fn immediate_bytes(&self, words: usize) -> u32 {
+        let bytes = (words as u32 * 4).next_power_of_two().max(IMMEDIATE_BYTES / 4);
+        if bytes <= self.limits.max_immediate_size { bytes } else { 0 }
     }
 
     /// The layout of the one binding that holds a dispatch's parameters.

@@ -115,6 +115,8 @@ type Place = Arc<OnceLock<Result<wgpu::ComputePipeline>>>;
 
 pub(super) struct Pipelines {
     compiled: Mutex<HashMap<Variant, Place>>,
+    /// By the number of operands and the bytes of parameters that are part of the command.
+    layouts: Mutex<HashMap<(u32, u32), wgpu::PipelineLayout>>,
     cache: Option<wgpu::PipelineCache>,
     file: Option<PathBuf>,
 }
@@ -129,7 +131,7 @@ impl Pipelines {
             // SAFETY: the bytes are what `get_data` gave: their digest, kept with them, was just checked.
             unsafe { device.create_pipeline_cache(&descriptor) }
         });
-        Self { compiled: Mutex::default(), cache, file }
+        Self { compiled: Mutex::default(), layouts: Mutex::default(), cache, file }
     }
 
     /// The pipeline for a variant; compiled by the first who asks, on their own thread.
@@ -150,10 +152,10 @@ impl Pipelines {
     }
 
     fn compile(&self, live: &Live, kernel: &'static Kernel, variant: &Variant) -> Result<wgpu::ComputePipeline> {
-        let immediate = live.is_immediate(variant.words);
-        let text = variant.text(kernel, live.binding_bytes(), immediate);
+        let immediate_bytes = live.immediate_bytes(variant.words);
+        let text = variant.text(kernel, live.binding_bytes(), immediate_bytes > 0);
         let bindings: u32 = variant.slots.iter().map(|slot| slot.pieces).sum();
-        let groups = [Some(live.operand_layout(bindings as usize)?), Some(live.parameter_layout())];
+        let operands = live.operand_layout(bindings as usize)?;
         let (pipeline, error) = live.scoped(|| {
             let descriptor = wgpu::ShaderModuleDescriptor {
                 label: Some(kernel.name),
@@ -163,11 +165,7 @@ impl Pipelines {
             // by nothing that is zero, and have no loop without an end.
             let module =
                 unsafe { live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
-            let layout = live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: if immediate { &groups[..1] } else { &groups },
-                immediate_size: if immediate { variant.parameter_vectors() as u32 * 16 } else { 0 },
-            });
+            let layout = self.layout(live, operands, bindings, immediate_bytes);
             live.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel.name),
                 layout: Some(&layout),
@@ -189,6 +187,26 @@ impl Pipelines {
                 Err(Error::Internal { op: kernel.name, reason: format!("its kernel does not compile: {error}") })
             }
         }
+    }
+
+    /// Kernels share layouts: changing from one to another makes the GPU's library forget and clear what was set.
+    fn layout(
+        &self,
+        live: &Live,
+        operands: &wgpu::BindGroupLayout,
+        bindings: u32,
+        immediate_bytes: u32,
+    ) -> wgpu::PipelineLayout {
+        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        let create = || {
+            let groups = [Some(operands), Some(live.parameter_layout())];
+            live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: if immediate_bytes > 0 { &groups[..1] } else { &groups },
+                immediate_size: immediate_bytes,
+            })
+        };
+        layouts.entry((bindings, immediate_bytes)).or_insert_with(create).clone()
     }
 
     /// Writes what the driver made of the kernels to disk. What goes wrong costs time at the next start, no more.

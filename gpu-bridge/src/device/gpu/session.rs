@@ -239,7 +239,7 @@ impl Core {
     }
 
     fn write_parameters(&self, recorded: &mut Batch, groups: [u32; 2], rest: &[u32]) -> Parameters {
-        if self.live().is_immediate(groups.len() + rest.len()) {
+        if self.live().immediate_bytes(groups.len() + rest.len()) > 0 {
             let from = recorded.words.len();
             recorded.words.extend_from_slice(&groups);
             recorded.words.extend_from_slice(rest);
