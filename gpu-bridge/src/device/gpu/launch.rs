@@ -123,6 +123,20 @@ impl<'a> Launch<'a> {
         self
     }
 
+    /// The same, for arrays whose length is defined.
+    pub(super) fn body_words(mut self, words: &[u32]) -> Self {
+        self.body.extend_from_slice(words);
+        self
+    }
+
+    /// Counts the elements of the last operand from this one on.
+    pub(super) fn from_element(mut self, element: usize) -> Self {
+        if let Some(offset) = self.offsets.last_mut() {
+            *offset += element as u32;
+        }
+        self
+    }
+
     /// Threads of a workgroup.
     pub(super) fn lanes(mut self, lanes: u32) -> Self {
         self.lanes = lanes;
@@ -163,7 +177,7 @@ impl<'a> Launch<'a> {
         if groups.saturating_mul(u64::from(self.lanes)) > u64::from(u32::MAX) {
             return Err(Error::TooLarge { reason: format!("`{}`: {groups} groups of threads", self.op) });
         }
-        let (rank, words) = self.parameters(groups, count, elements);
+        let (rank, words) = self.parameters([groups, count], (main == Main::Map).then_some(elements));
         let variant = Variant {
             kernel: self.kernel.name,
             main,
@@ -187,10 +201,11 @@ impl<'a> Launch<'a> {
     }
 
     /// The parameters in the order in which [`Variant`] declares them, and the rank of what is walked.
-    fn parameters(&mut self, groups: u64, count: u64, elements: u64) -> (usize, SmallVec<[u32; 64]>) {
+    fn parameters(&mut self, [groups, count]: [u64; 2], elements: Option<u64>) -> (usize, SmallVec<[u32; 64]>) {
         let (rank, sizes) = self.join_axes();
         let mut words = SmallVec::new();
-        words.extend([0, groups as u32, count as u32, elements as u32]);
+        words.extend([0, groups as u32, count as u32]);
+        words.extend(elements.map(|elements| elements as u32));
         let mut walked = self.walked.iter();
         for (slot, &offset) in self.slots.iter().zip(&self.offsets) {
             words.push(offset);

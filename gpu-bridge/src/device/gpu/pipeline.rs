@@ -273,7 +273,10 @@ impl Variant {
     /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words, part of the
     /// command or a uniform, which is what is read fastest, and are put into a struct, whose arrays both would want otherwise.
     fn parameters(&self, text: &mut String, immediate: bool) {
-        let mut fields: Vec<Field> = ["base", "end", "count", "elements"].map(Field::word).to_vec();
+        let mut fields: Vec<Field> = ["base", "end", "count"].map(Field::word).to_vec();
+        if self.main == Main::Map {
+            fields.push(Field::word("elements"));
+        }
         let walked = self.slots.iter().any(|slot| slot.walked);
         for slot in &self.slots {
             fields.push(Field::word(&format!("{}_offset", slot.name)));
