@@ -130,7 +130,7 @@ impl<'a> Launch<'a> {
     }
 
     /// Counts the elements of the last operand from this one on.
-    pub(super) fn from_element(mut self, element: usize) -> Self {
+    pub(super) fn starting_at(mut self, element: usize) -> Self {
         if let Some(offset) = self.offsets.last_mut() {
             *offset += element as u32;
         }

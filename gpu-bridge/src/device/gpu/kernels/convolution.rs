@@ -199,7 +199,7 @@ fn launch<'a>(call: &Call<'a>, plan: &Plan, lookup: &Lookup, left: &View<'a>, ri
             .define("PUT", "put: Put,")
             .body(&put(lookup, side)),
     };
-    launch.bind("left", left)?.from_element(lookup.left_offset).bind("right", right)
+    launch.bind("left", left)?.starting_at(lookup.left_offset).bind("right", right)
 }
 
 /// Where groups of threads put the result themselves.
