@@ -73,19 +73,44 @@ macro_rules! suite {
 }
 
 suite!(cpu, Arc::new(Cpu::new()) as Arc<dyn Device>);
-suite!(gpu, gpu(None));
-suite!(hardware, gpu(Some(Kind::Discrete)));
+suite!(gpu, gpu(As::Itself));
+suite!(hardware, gpu(As::Hardware));
 
-/// A handle of a GPU that all tests share; a software one will do. With a `kind`, the kernels are those for such a GPU.
-fn gpu(kind: Option<Kind>) -> Arc<dyn Device> {
-    let open = |kind: Option<Kind>| {
-        let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
-        Gpu::open(kind.map_or(adapter.clone(), |kind| adapter.treated_as(kind)), None).unwrap()
-    };
-    static GPUS: Mutex<Vec<(Option<Kind>, Gpu)>> = Mutex::new(Vec::new());
+/// What the way of the parameters could spoil: walked operands, bodies with arrays, kernels that say what they found.
+mod uniform {
+    use super::*;
+
+    suite! { @families gpu(As::WithoutImmediates);
+        elementwise
+        reduction
+        layout
+        matrix
+        sparse
+    }
+}
+
+/// What the GPU is taken for.
+#[derive(Clone, Copy, PartialEq)]
+enum As {
+    Itself,
+    /// Kernels are those for real GPUs.
+    Hardware,
+    /// No parameters are part of commands.
+    WithoutImmediates,
+}
+
+/// A handle of a GPU that all tests share; a software one will do.
+fn gpu(kind: As) -> Arc<dyn Device> {
+    static GPUS: Mutex<Vec<(As, Gpu)>> = Mutex::new(Vec::new());
     let mut gpus = GPUS.lock().unwrap();
     if gpus.iter().all(|(known, _)| *known != kind) {
-        gpus.push((kind, open(kind)));
+        let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
+        let adapter = match kind {
+            As::Itself => adapter,
+            As::Hardware => adapter.treated_as(Kind::Discrete),
+            As::WithoutImmediates => adapter.without_immediates(),
+        };
+        gpus.push((kind, Gpu::open(adapter, None).unwrap()));
     }
     let (_, gpu) = gpus.iter().find(|(known, _)| *known == kind).unwrap();
     gpu.open(NonZeroU32::MIN).unwrap()

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use weft_gpu::device::Device;
 use weft_gpu::device::cpu::Cpu;
-use weft_gpu::device::{Device, Kind};
 use weft_gpu::op::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, KMeansAccumulate, KMeansAssign, Op};
 use weft_gpu::{Context, Crew, DType, Error, Limits, Tensor};
 
+use crate::As;
 use crate::array::{Array, unit};
 use crate::case::{Case, EXACT, Refusal, f32, of, within};
 
@@ -277,7 +278,7 @@ fn on(device: Arc<dyn Device>) -> Context {
 
 /// The same on a GPU, by the kernels for either class of them.
 fn gpu_contexts() -> [Context; 2] {
-    [None, Some(Kind::Discrete)].map(|kind| on(crate::gpu(kind)))
+    [As::Itself, As::Hardware].map(|kind| on(crate::gpu(kind)))
 }
 
 /// What each of the three products says of these offsets and columns, for three rows and four columns.

@@ -1,6 +1,6 @@
 //! The product of two matrices of any strides, cut into tiles.
 //!
-//! A tile goes through the depth in pieces, and in each through its rows in pieces, so that what is used again is still
+//! A tile goes through the depth in pieces, and in each through its columns in pieces, so that what is used again is still
 //! in a cache. Columns are packed, unless they are used too few times for that to pay.
 
 use std::ops::Range;
@@ -11,6 +11,8 @@ use crate::run::{Parts, Run};
 
 mod block;
 mod pack;
+#[cfg(test)]
+mod tests;
 mod vector;
 
 use block::{LANES, Operands, ROWS, Target};

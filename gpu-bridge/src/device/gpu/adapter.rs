@@ -1,6 +1,6 @@
 //! Which GPUs there are, and what kind each is.
 
-use wgpu::{Backends, DeviceType, InstanceDescriptor, InstanceFlags};
+use wgpu::{Backends, DeviceType, Features, InstanceDescriptor, InstanceFlags};
 
 use crate::device::Kind;
 
@@ -10,6 +10,7 @@ pub struct Adapter {
     pub(super) adapter: wgpu::Adapter,
     info: wgpu::AdapterInfo,
     kind: Kind,
+    features: Features,
 }
 
 impl Adapter {
@@ -26,7 +27,7 @@ impl Adapter {
             .into_iter()
             .map(|adapter| {
                 let info = adapter.get_info();
-                Self { kind: kind(&info), info, adapter }
+                Self { kind: kind(&info), info, features: adapter.features(), adapter }
             })
             .collect();
         adapters.sort_by_key(|adapter| (rank(adapter.kind()), adapter.info.backend as u8));
@@ -54,6 +55,11 @@ impl Adapter {
         Self { kind, ..self }
     }
 
+    /// The same adapter as if parameters could not be part of commands: it can so prove the way of those that cannot.
+    pub fn without_immediates(self) -> Self {
+        Self { features: self.features - Features::IMMEDIATES, ..self }
+    }
+
     /// The interface and the driver behind it, such as `vulkan, NVIDIA 570.86`.
     pub fn driver(&self) -> String {
         format!("{:?}, {} {}", self.info.backend, self.info.driver, self.info.driver_info).to_lowercase()
@@ -61,6 +67,10 @@ impl Adapter {
 
     pub fn limits(&self) -> wgpu::Limits {
         self.adapter.limits()
+    }
+
+    pub(super) fn features(&self) -> Features {
+        self.features
     }
 
     pub(super) fn info(&self) -> &wgpu::AdapterInfo {
@@ -72,7 +82,7 @@ impl Adapter {
         let same = |other: &Self| {
             other.info.name == self.info.name && other.info.device_pci_bus_id == self.info.device_pci_bus_id
         };
-        Self::all().into_iter().find(same).map(|adapter| adapter.treated_as(self.kind))
+        Self::all().into_iter().find(same).map(|adapter| Self { kind: self.kind, features: self.features, ..adapter })
     }
 
     /// Bytes of its own memory, where the driver says.

@@ -19,22 +19,17 @@ pub(super) struct Launch<'a> {
     defines: SmallVec<[(&'static str, Define); 6]>,
     slots: SmallVec<[Slot; 6]>,
     regions: SmallVec<[&'a Region; 6]>,
-    /// Offsets and strides, in the order of the slots.
-    places: SmallVec<[u32; 32]>,
+    /// In the order of the slots.
+    offsets: SmallVec<[u32; 6]>,
     /// What walked operands lie along, in elements of the result.
     walk: Option<Walk>,
-    walked: SmallVec<[Walked; 3]>,
+    /// The strides of operands that are walked, in the order of the slots.
+    walked: SmallVec<[[usize; MAX_RANK]; 3]>,
     fault: Option<(u32, u32)>,
     body: SmallVec<[u32; 32]>,
     lanes: u32,
     bytes: u64,
     flops: u64,
-}
-
-/// Where the strides of a walked operand go, once it is known which axes can be joined.
-struct Walked {
-    place: usize,
-    strides: [usize; MAX_RANK],
 }
 
 #[derive(Clone, Copy)]
@@ -51,7 +46,7 @@ impl<'a> Launch<'a> {
             defines: SmallVec::new(),
             slots: SmallVec::new(),
             regions: SmallVec::new(),
-            places: SmallVec::new(),
+            offsets: SmallVec::new(),
             walk: None,
             walked: SmallVec::new(),
             fault: None,
@@ -89,8 +84,7 @@ impl<'a> Launch<'a> {
         }
         let mut strides = [0; MAX_RANK];
         strides[..shape.rank()].copy_from_slice(layout.strides());
-        self.walked.push(Walked { place: self.places.len(), strides });
-        self.places.extend([0; MAX_RANK]);
+        self.walked.push(strides);
         Ok(self)
     }
 
@@ -108,7 +102,7 @@ impl<'a> Launch<'a> {
         self.bytes += view.layout.shape.elements() as u64 * view.dtype.size() as u64;
         self.slots.push(Slot { name, packing, pieces, walked: false });
         self.regions.push(memory.region());
-        self.places.push(view.layout.offset as u32);
+        self.offsets.push(view.layout.offset as u32);
         Ok(self)
     }
 
@@ -117,7 +111,7 @@ impl<'a> Launch<'a> {
     pub(super) fn checked(mut self, what: &'static str, count: usize, dtype: crate::DType) -> Self {
         self.slots.push(Slot { name: "fault", packing: Packing::Atomic, pieces: 1, walked: false });
         self.regions.push(self.core.fault_region());
-        self.places.push(0);
+        self.offsets.push(0);
         let code = self.core.fault_code(self.op, what, dtype);
         self.fault = Some((code, u32::try_from(count).unwrap_or(u32::MAX)));
         self
@@ -126,6 +120,20 @@ impl<'a> Launch<'a> {
     /// The kernel's own parameters, `struct Body` in its text: fields of 32 bits only.
     pub(super) fn body<T: Pod>(mut self, body: &T) -> Self {
         self.body.extend_from_slice(bytemuck::cast_slice(std::slice::from_ref(body)));
+        self
+    }
+
+    /// The same, for arrays whose length is defined.
+    pub(super) fn body_words(mut self, words: &[u32]) -> Self {
+        self.body.extend_from_slice(words);
+        self
+    }
+
+    /// Counts the elements of the last operand from this one on.
+    pub(super) fn starting_at(mut self, element: usize) -> Self {
+        if let Some(offset) = self.offsets.last_mut() {
+            *offset += element as u32;
+        }
         self
     }
 
@@ -169,23 +177,14 @@ impl<'a> Launch<'a> {
         if groups.saturating_mul(u64::from(self.lanes)) > u64::from(u32::MAX) {
             return Err(Error::TooLarge { reason: format!("`{}`: {groups} groups of threads", self.op) });
         }
-        let (rank, sizes) = self.join_axes();
-        let mut words: SmallVec<[u32; 64]> = SmallVec::new();
-        words.extend([0, groups as u32, count as u32, elements as u32]);
-        words.extend_from_slice(&self.places);
-        if self.walk.is_some() {
-            words.extend(sizes);
-        }
-        if let Some((code, count)) = self.fault {
-            words.extend([code, count]);
-        }
-        words.extend_from_slice(&self.body);
+        let (rank, words) = self.parameters([groups, count], (main == Main::Map).then_some(elements));
         let variant = Variant {
             kernel: self.kernel.name,
             main,
             lanes: self.lanes,
             body: !self.body.is_empty(),
-            rank,
+            words: words.len(),
+            rank: rank as u32,
             defines: self.defines,
             slots: self.slots,
         };
@@ -201,8 +200,31 @@ impl<'a> Launch<'a> {
         self.core.record(Dispatch { pipeline, group, groups: groups as u32, microseconds, checks }, &words)
     }
 
-    /// Joins axes that all walked operands step through alike, and writes down the strides: fewer divisions per element.
-    fn join_axes(&mut self) -> (u32, [u32; MAX_RANK]) {
+    /// The parameters in the order in which [`Variant`] declares them, and the rank of what is walked.
+    fn parameters(&mut self, [groups, count]: [u64; 2], elements: Option<u64>) -> (usize, SmallVec<[u32; 64]>) {
+        let (rank, sizes) = self.join_axes();
+        let mut words = SmallVec::new();
+        words.extend([0, groups as u32, count as u32]);
+        words.extend(elements.map(|elements| elements as u32));
+        let mut walked = self.walked.iter();
+        for (slot, &offset) in self.slots.iter().zip(&self.offsets) {
+            words.push(offset);
+            if slot.walked {
+                words.extend(
+                    walked.next().into_iter().flat_map(|strides| &strides[..rank]).map(|&stride| stride as u32),
+                );
+            }
+        }
+        words.extend(sizes[..rank].iter().map(|&size| size as u32));
+        if let Some((code, count)) = self.fault {
+            words.extend([code, count]);
+        }
+        words.extend_from_slice(&self.body);
+        (rank, words)
+    }
+
+    /// Joins axes that all walked operands step through alike: fewer divisions per element.
+    fn join_axes(&mut self) -> (usize, [usize; MAX_RANK]) {
         let Some(Walk { shape }) = self.walk else { return (0, [0; MAX_RANK]) };
         let mut sizes = [1_usize; MAX_RANK];
         let mut rank = 0;
@@ -213,22 +235,18 @@ impl<'a> Launch<'a> {
                     .walked
                     .iter()
                     .zip(&joined)
-                    .all(|(operand, joined)| joined[rank - 1] == operand.strides[axis] * shape[axis]);
+                    .all(|(strides, joined)| joined[rank - 1] == strides[axis] * shape[axis]);
             if runs_on {
                 sizes[rank - 1] *= shape[axis];
             } else {
                 sizes[rank] = shape[axis];
                 rank += 1;
             }
-            for (operand, joined) in self.walked.iter().zip(&mut joined) {
-                joined[rank - 1] = operand.strides[axis];
+            for (strides, joined) in self.walked.iter().zip(&mut joined) {
+                joined[rank - 1] = strides[axis];
             }
         }
-        for (operand, joined) in self.walked.iter().zip(&joined) {
-            for (axis, &stride) in joined.iter().enumerate() {
-                self.places[operand.place + axis] = stride as u32;
-            }
-        }
-        (rank.max(1) as u32, sizes.map(|size| size as u32))
+        self.walked = joined;
+        (rank.max(1), sizes)
     }
 }

@@ -1,5 +1,6 @@
 //! An open device: what lives from its opening to its loss. A lost device is replaced by a new one of these.
 
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,6 +15,18 @@ use crate::error::{Error, Result};
 
 /// The most bytes that the parameters of one dispatch take.
 pub(super) const PARAMETER_BYTES: u64 = 512;
+
+/// The most bytes of parameters that are part of a command. Every GPU takes 128.
+const IMMEDIATE_BYTES: u32 = 256;
+
+/// The fewest bytes that are ever bound. Known to the layout, they are checked once and not at every dispatch.
+const OPERAND_BYTES: u64 = 16;
+
+/// What a device is asked for where it has it.
+const WANTED: Features = Features::TIMESTAMP_QUERY
+    .union(Features::TIMESTAMP_QUERY_INSIDE_ENCODERS)
+    .union(Features::PIPELINE_CACHE)
+    .union(Features::IMMEDIATES);
 
 /// The most operands that a kernel has, pieces of large ones counted.
 const MAX_OPERANDS: usize = 16;
@@ -90,9 +103,10 @@ impl Faults {
 
 impl Live {
     pub(super) fn open(adapter: &Adapter, cache: Option<&std::path::Path>) -> Result<Arc<Self>> {
-        let limits = adapter.limits();
-        let wanted = Features::TIMESTAMP_QUERY | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS | Features::PIPELINE_CACHE;
-        let features = adapter.adapter.features() & wanted;
+        let features = adapter.features() & WANTED;
+        let mut limits = adapter.limits();
+        let immediates = if features.contains(Features::IMMEDIATES) { IMMEDIATE_BYTES } else { 0 };
+        limits.max_immediate_size = limits.max_immediate_size.min(immediates);
         let descriptor = wgpu::DeviceDescriptor {
             label: Some("weft"),
             required_features: features,
@@ -127,6 +141,13 @@ impl Live {
             queue,
             limits,
         }))
+    }
+
+    /// The bytes that are kept in a command for so many words of parameters: few different numbers, so that kernels
+    /// have few different layouts. Zero if these are too many, and lie in a buffer, which costs more.
+    pub(super) fn immediate_bytes(&self, words: usize) -> u32 {
+        let bytes = (words as u32 * 4).next_power_of_two().max(IMMEDIATE_BYTES / 4);
+        if bytes <= self.limits.max_immediate_size { bytes } else { 0 }
     }
 
     /// The layout of the one binding that holds a dispatch's parameters.
@@ -166,7 +187,7 @@ fn layout(device: &wgpu::Device, bindings: u32, parameters: bool) -> BindGroupLa
     let ty = BindingType::Buffer {
         ty: if parameters { BufferBindingType::Uniform } else { BufferBindingType::Storage { read_only: false } },
         has_dynamic_offset: parameters,
-        min_binding_size: None,
+        min_binding_size: NonZeroU64::new(if parameters { PARAMETER_BYTES } else { OPERAND_BYTES }),
     };
     let entry = |binding| BindGroupLayoutEntry { binding, visibility: ShaderStages::COMPUTE, ty, count: None };
     let entries: Vec<_> = (0..bindings).map(entry).collect();

@@ -20,7 +20,6 @@ use smallvec::SmallVec;
 use super::live::{Live, PARAMETER_BYTES};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::shape::MAX_RANK;
 
 /// Threads of a workgroup, unless the launch defines another number.
 pub(super) const LANES: u32 = 64;
@@ -104,6 +103,8 @@ pub(super) struct Variant {
     pub(super) main: Main,
     pub(super) lanes: u32,
     pub(super) body: bool,
+    /// Of parameters, the body's among them.
+    pub(super) words: usize,
     /// Of the shape that is walked.
     pub(super) rank: u32,
     pub(super) defines: SmallVec<[(&'static str, Define); 6]>,
@@ -114,6 +115,8 @@ type Place = Arc<OnceLock<Result<wgpu::ComputePipeline>>>;
 
 pub(super) struct Pipelines {
     compiled: Mutex<HashMap<Variant, Place>>,
+    /// By the number of operands and the bytes of parameters that are part of the command.
+    layouts: Mutex<HashMap<(u32, u32), wgpu::PipelineLayout>>,
     cache: Option<wgpu::PipelineCache>,
     file: Option<PathBuf>,
 }
@@ -128,7 +131,7 @@ impl Pipelines {
             // SAFETY: the bytes are what `get_data` gave: their digest, kept with them, was just checked.
             unsafe { device.create_pipeline_cache(&descriptor) }
         });
-        Self { compiled: Mutex::default(), cache, file }
+        Self { compiled: Mutex::default(), layouts: Mutex::default(), cache, file }
     }
 
     /// The pipeline for a variant; compiled by the first who asks, on their own thread.
@@ -149,7 +152,8 @@ impl Pipelines {
     }
 
     fn compile(&self, live: &Live, kernel: &'static Kernel, variant: &Variant) -> Result<wgpu::ComputePipeline> {
-        let text = variant.text(kernel, live.binding_bytes());
+        let immediate_bytes = live.immediate_bytes(variant.words);
+        let text = variant.text(kernel, live.binding_bytes(), immediate_bytes > 0);
         let bindings: u32 = variant.slots.iter().map(|slot| slot.pieces).sum();
         let operands = live.operand_layout(bindings as usize)?;
         let (pipeline, error) = live.scoped(|| {
@@ -161,11 +165,7 @@ impl Pipelines {
             // by nothing that is zero, and have no loop without an end.
             let module =
                 unsafe { live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
-            let layout = live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                label: None,
-                bind_group_layouts: &[Some(live.parameter_layout()), Some(operands)],
-                immediate_size: 0,
-            });
+            let layout = self.layout(live, operands, bindings, immediate_bytes);
             live.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel.name),
                 layout: Some(&layout),
@@ -187,6 +187,26 @@ impl Pipelines {
                 Err(Error::Internal { op: kernel.name, reason: format!("its kernel does not compile: {error}") })
             }
         }
+    }
+
+    /// Kernels share layouts: changing from one to another makes the GPU's library forget and clear what was set.
+    fn layout(
+        &self,
+        live: &Live,
+        operands: &wgpu::BindGroupLayout,
+        bindings: u32,
+        immediate_bytes: u32,
+    ) -> wgpu::PipelineLayout {
+        let mut layouts = self.layouts.lock().unwrap_or_else(PoisonError::into_inner);
+        let create = || {
+            let groups = [Some(operands), Some(live.parameter_layout())];
+            live.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: if immediate_bytes > 0 { &groups[..1] } else { &groups },
+                immediate_size: immediate_bytes,
+            })
+        };
+        layouts.entry((bindings, immediate_bytes)).or_insert_with(create).clone()
     }
 
     /// Writes what the driver made of the kernels to disk. What goes wrong costs time at the next start, no more.
@@ -218,7 +238,12 @@ fn stored(file: &Path) -> Option<Vec<u8>> {
 }
 
 impl Variant {
-    fn text(&self, kernel: &Kernel, binding_bytes: u64) -> String {
+    /// The parameters in vectors of four words, which every backend lays out alike.
+    fn parameter_vectors(&self) -> usize {
+        self.words.div_ceil(4)
+    }
+
+    fn text(&self, kernel: &Kernel, binding_bytes: u64, immediate: bool) -> String {
         let mut text = String::from(COMMON);
         for source in kernel.sources {
             text.push_str(source);
@@ -235,7 +260,7 @@ impl Variant {
             };
             text = text.replace(&format!("${name}"), &value);
         }
-        self.parameters(&mut text);
+        self.parameters(&mut text, immediate);
         let mut binding = 0;
         for slot in &self.slots {
             slot.bindings(&mut text, &mut binding);
@@ -245,19 +270,22 @@ impl Variant {
         text
     }
 
-    /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words of a uniform, which
-    /// is what is read fastest, and are put into a struct, whose arrays a uniform would want otherwise.
-    fn parameters(&self, text: &mut String) {
-        let mut fields: Vec<Field> = ["base", "end", "count", "elements"].map(Field::word).to_vec();
+    /// The parameters, in the order in which [`super::launch::Launch`] writes them. They come as words, part of the
+    /// command or a uniform, which is what is read fastest, and are put into a struct, whose arrays both would want otherwise.
+    fn parameters(&self, text: &mut String, immediate: bool) {
+        let mut fields: Vec<Field> = ["base", "end", "count"].map(Field::word).to_vec();
+        if self.main == Main::Map {
+            fields.push(Field::word("elements"));
+        }
         let walked = self.slots.iter().any(|slot| slot.walked);
         for slot in &self.slots {
             fields.push(Field::word(&format!("{}_offset", slot.name)));
             if slot.walked {
-                fields.push(Field::words(&format!("{}_strides", slot.name), MAX_RANK));
+                fields.push(Field::words(&format!("{}_strides", slot.name), self.rank as usize));
             }
         }
         if walked {
-            fields.push(Field::words("sizes", MAX_RANK));
+            fields.push(Field::words("sizes", self.rank as usize));
         }
         if self.slots.iter().any(|slot| slot.packing == Packing::Atomic) {
             fields.extend(["fault_code", "fault_count"].map(Field::word));
@@ -270,11 +298,15 @@ impl Variant {
             text.push_str("body: Body, ");
             fields.extend(fields_of(text, "Body", "body").unwrap_or_default());
         }
+        let (space, vectors) = if immediate {
+            ("var<immediate>", self.parameter_vectors() as u64)
+        } else {
+            ("@group(1) @binding(0) var<uniform>", PARAMETER_BYTES / 16)
+        };
         let _ = write!(
             text,
-            "}}\n@group(0) @binding(0) var<uniform> parameter_words: array<vec4<u32>, {}>;\n\
+            "}}\nstruct Words {{ at: array<vec4<u32>, {vectors}> }}\n{space} parameter_words: Words;\n\
              var<private> parameters: Parameters;\nfn load_parameters() {{\n",
-            PARAMETER_BYTES / 16
         );
         let mut at = 0;
         for field in &fields {
@@ -282,7 +314,7 @@ impl Variant {
                 let place = field.count.map_or(String::new(), |_| format!("[{index}]"));
                 let _ = writeln!(
                     text,
-                    "parameters.{}{place} = bitcast<{}>(parameter_words[{}][{}]);",
+                    "parameters.{}{place} = bitcast<{}>(parameter_words.at[{}][{}]);",
                     field.name,
                     field.scalar,
                     at / 4,
@@ -426,7 +458,7 @@ impl Slot {
         for piece in 0..self.pieces {
             let _ = writeln!(
                 text,
-                "@group(1) @binding({binding}) var<storage, read_write> {}_{piece}: array<{}>;",
+                "@group(0) @binding({binding}) var<storage, read_write> {}_{piece}: array<{}>;",
                 self.name,
                 self.word()
             );

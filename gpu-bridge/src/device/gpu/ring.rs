@@ -7,7 +7,7 @@ use std::time::Duration;
 use wgpu::{BufferDescriptor, BufferUsages};
 
 use super::live::{Live, PARAMETER_BYTES};
-use super::session::{ARENA_BYTES, Batch, Command, READBACK_BYTES};
+use super::session::{ARENA_BYTES, Batch, Command, Parameters, READBACK_BYTES};
 use crate::error::{Error, Result};
 use crate::run::thread_time;
 
@@ -109,9 +109,6 @@ impl Slot {
             live.queue.write_buffer(&self.arena, 0, arena);
         }
         let mut encoder = live.device.create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-        if let Some((queries, _)) = &self.timestamps {
-            encoder.write_timestamp(queries, 0);
-        }
         self.encode(live, batch, &mut encoder);
         if let Some((queries, resolved)) = &self.timestamps {
             encoder.write_timestamp(queries, 1);
@@ -138,6 +135,7 @@ impl Slot {
         let most = live.limits.max_compute_workgroups_per_dimension;
         let mut pass: Option<wgpu::ComputePass<'static>> = None;
         let mut current: Option<&wgpu::ComputePipeline> = None;
+        let mut clock = self.start_clock(batch, cancelled, encoder);
         for command in &batch.commands {
             match command {
                 // Even then new memory is cleared: its owner may go on later.
@@ -145,14 +143,14 @@ impl Slot {
                 Command::Dispatch { pipeline, group, parameters, groups } => {
                     let pass = pass.get_or_insert_with(|| {
                         current = None;
-                        encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+                        begin(encoder, clock.take())
                     });
                     if current != Some(pipeline) {
                         pass.set_pipeline(pipeline);
                         current = Some(pipeline);
                     }
-                    pass.set_bind_group(0, &self.parameters, &[*parameters]);
-                    pass.set_bind_group(1, group, &[]);
+                    self.set_parameters(pass, batch, *parameters);
+                    pass.set_bind_group(0, group, &[]);
                     pass.dispatch_workgroups((*groups).min(most), groups.div_ceil(most), 1);
                 }
                 Command::Clear(region) => {
@@ -170,6 +168,30 @@ impl Slot {
             }
         }
         drop(pass);
+    }
+
+    /// Takes the time, or gives the queries with which the first pass is to take it: this saves a command buffer in front.
+    fn start_clock(
+        &self,
+        batch: &Batch,
+        cancelled: bool,
+        encoder: &mut wgpu::CommandEncoder,
+    ) -> Option<&wgpu::QuerySet> {
+        let (queries, _) = self.timestamps.as_ref()?;
+        if !cancelled && matches!(batch.commands.first(), Some(Command::Dispatch { .. })) {
+            return Some(queries);
+        }
+        encoder.write_timestamp(queries, 0);
+        None
+    }
+
+    fn set_parameters(&self, pass: &mut wgpu::ComputePass<'_>, batch: &Batch, parameters: Parameters) {
+        match parameters {
+            Parameters::Immediate { from, to } => {
+                pass.set_immediates(0, bytemuck::cast_slice(&batch.words[from as usize..to as usize]));
+            }
+            Parameters::Uniform(at) => pass.set_bind_group(1, &self.parameters, &[at]),
+        }
     }
 
     /// Reads what a batch that is done has left. `elapsed` stands in where the GPU keeps no time.
@@ -208,6 +230,16 @@ impl Slot {
         self.readback.unmap();
         Ok(finished)
     }
+}
+
+/// A pass, which takes the time as it begins if it is given queries.
+fn begin(encoder: &mut wgpu::CommandEncoder, clock: Option<&wgpu::QuerySet>) -> wgpu::ComputePass<'static> {
+    let timestamp_writes = clock.map(|query_set| wgpu::ComputePassTimestampWrites {
+        query_set,
+        beginning_of_pass_write_index: Some(0),
+        end_of_pass_write_index: None,
+    });
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor { label: None, timestamp_writes }).forget_lifetime()
 }
 
 impl Batch {

@@ -53,16 +53,27 @@ pub(super) struct Dispatch {
 
 /// What a GPU is to do. Offsets `from` lie in the batch's arena.
 pub(super) enum Command {
-    Dispatch { pipeline: wgpu::ComputePipeline, group: wgpu::BindGroup, parameters: u32, groups: u32 },
+    Dispatch { pipeline: wgpu::ComputePipeline, group: wgpu::BindGroup, parameters: Parameters, groups: u32 },
     Clear(Region),
     Upload { from: u64, to: Region, at: u64, bytes: u64 },
     Download { from: Region, at: u64, bytes: u64 },
 }
 
+/// Where the parameters of a dispatch are.
+#[derive(Clone, Copy)]
+pub(super) enum Parameters {
+    /// Among the batch's words; they become part of the command.
+    Immediate { from: u32, to: u32 },
+    /// There in the batch's arena.
+    Uniform(u32),
+}
+
 /// Work that is handed over as one.
 pub(super) struct Batch {
     pub(super) commands: Vec<Command>,
-    /// Parameters of dispatches, and bytes on their way to the GPU.
+    /// Parameters that are part of commands.
+    pub(super) words: Vec<u32>,
+    /// Parameters that are not, and bytes on their way to the GPU.
     pub(super) arena: Vec<u8>,
     pub(super) microseconds: u64,
     /// Regions that nobody uses once this batch has been submitted.
@@ -212,14 +223,11 @@ impl Core {
         for part in 0..parts {
             let end = (u64::from(dispatch.groups) * u64::from(part + 1) / u64::from(parts)) as u32;
             let mut recorded = self.recorded()?;
-            let at = recorded.reserve(self.parameter_alignment());
-            recorded.arena.extend_from_slice(bytemuck::cast_slice(&[base, end]));
-            recorded.arena.extend_from_slice(bytemuck::cast_slice(&parameters[2..]));
-            debug_assert!(recorded.arena.len() as u64 - at <= PARAMETER_BYTES, "too many parameters");
+            let at = self.write_parameters(&mut recorded, [base, end], &parameters[2..]);
             recorded.commands.push(Command::Dispatch {
                 pipeline: dispatch.pipeline.clone(),
                 group: dispatch.group.clone(),
-                parameters: at as u32,
+                parameters: at,
                 groups: end - base,
             });
             recorded.microseconds += dispatch.microseconds / u64::from(parts);
@@ -228,6 +236,23 @@ impl Core {
             self.flush_if_full(&mut recorded)?;
         }
         Ok(())
+    }
+
+    fn write_parameters(&self, recorded: &mut Batch, groups: [u32; 2], rest: &[u32]) -> Parameters {
+        if self.live().immediate_bytes(groups.len() + rest.len()) > 0 {
+            let from = recorded.words.len();
+            recorded.words.extend_from_slice(&groups);
+            recorded.words.extend_from_slice(rest);
+            // Kernels see vectors of four.
+            let to = recorded.words.len().next_multiple_of(4);
+            recorded.words.resize(to, 0);
+            return Parameters::Immediate { from: from as u32, to: to as u32 };
+        }
+        let at = recorded.reserve(self.parameter_alignment());
+        recorded.arena.extend_from_slice(bytemuck::cast_slice(&groups));
+        recorded.arena.extend_from_slice(bytemuck::cast_slice(rest));
+        debug_assert!(recorded.arena.len() as u64 - at <= PARAMETER_BYTES, "too many parameters");
+        Parameters::Uniform(at as u32)
     }
 
     /// Takes a region back, once all that was asked for before has been submitted.
@@ -381,6 +406,7 @@ impl Batch {
     fn new(fault: Region, progress: Arc<Progress>) -> Self {
         Self {
             commands: Vec::new(),
+            words: Vec::new(),
             arena: Vec::new(),
             microseconds: 0,
             freed: Vec::new(),

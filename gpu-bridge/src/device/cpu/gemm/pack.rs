@@ -61,8 +61,8 @@ fn ragged(from: Matrix<'_>, count: usize, panel: &mut [f32]) {
     }
     for column in 0..count {
         let line = &from.data[column * from.column..];
-        for (place, value) in places.iter_mut().zip(line.iter().step_by(from.row.max(1))) {
-            place[column] = *value;
+        for (step, place) in places.iter_mut().enumerate() {
+            place[column] = line[step * from.row];
         }
     }
 }

@@ -92,12 +92,9 @@ static SCATTER: Kernel = Kernel { name: "conv2d-scatter", sources: &[include_str
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Body {
     tiling: Tiling,
-    scale: f32,
     depth_sizes: [u32; 2],
     column_sizes: [u32; 2],
-    jump: [u32; 3],
     left_group: u32,
-    left_offset: u32,
     left_row: u32,
     left_units: [u32; 3],
     right_group: u32,
@@ -105,10 +102,17 @@ struct Body {
     column_units: [u32; 3],
     start: [u32; 2],
     image: [u32; 2],
-    put_group: u32,
-    put_offset: u32,
-    put_row: u32,
-    put_units: [u32; 3],
+}
+
+/// `Put` in `sampled_workgroup.wgsl`.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct Put {
+    jump: [u32; 3],
+    group: u32,
+    offset: u32,
+    row: u32,
+    units: [u32; 3],
 }
 
 /// `Body` in `scatter.wgsl`.
@@ -141,7 +145,7 @@ fn multiply<'a>(
     }
     let plan = Plan::new(call.is_software(), &sizes, call.op)?;
     let y = &call.outputs[0];
-    if !call.is_software() && plan.tiling.slices == 1 {
+    if !call.is_software() && plan.slices == 1 {
         let launch = biased(launch(call, &plan, lookup, left, right)?, bias.as_ref())?;
         return launch.define("SLICED", false).bind("y", y)?.groups(plan.tiles);
     }
@@ -159,7 +163,7 @@ fn multiply<'a>(
     let body = ScatterBody {
         rows: plan.tiling.rows,
         columns: plan.tiling.columns,
-        slices: plan.tiling.slices,
+        slices: plan.slices as u32,
         sums_rows: plan.tiling.put_rows,
         sums_columns: plan.tiling.put_columns,
         column_sizes: lookup.column_sizes.map(|size| size as u32),
@@ -173,19 +177,11 @@ fn multiply<'a>(
 }
 
 fn launch<'a>(call: &Call<'a>, plan: &Plan, lookup: &Lookup, left: &View<'a>, right: &View<'a>) -> Result<Launch<'a>> {
-    let jump = match plan.tile {
-        Tile::Registers { .. } => 0,
-        Tile::Workgroup { side } => 1024 / side as usize - 4,
-    };
-    let [rows, columns] = lookup.depth_sizes;
     let body = Body {
         tiling: plan.tiling,
-        scale: 1.0,
         depth_sizes: lookup.depth_sizes.map(|size| size as u32),
         column_sizes: lookup.column_sizes.map(|size| size as u32),
-        jump: [jump / columns / rows, jump / columns % rows, jump % columns].map(|digit| digit as u32),
         left_group: lookup.left_group as u32,
-        left_offset: lookup.left_offset as u32,
         left_row: lookup.left_row as u32,
         left_units: lookup.left_units.map(|unit| unit as u32),
         right_group: lookup.right_group as u32,
@@ -193,19 +189,30 @@ fn launch<'a>(call: &Call<'a>, plan: &Plan, lookup: &Lookup, left: &View<'a>, ri
         column_units: lookup.column_units,
         start: lookup.start,
         image: lookup.image.map(|size| size as u32),
-        put_group: lookup.put_group as u32,
-        put_offset: lookup.put_offset as u32,
-        put_row: lookup.put_row as u32,
-        put_units: lookup.put_units.map(|unit| unit as u32),
     };
     let launch = planned(call, plan, &REGISTERS, &WORKGROUP).body(&body).flops(lookup.sizes.flops());
     let launch = match plan.tile {
-        Tile::Registers { .. } => launch,
-        Tile::Workgroup { .. } => {
-            launch.define("LEFT_DEPTH_FIRST", lookup.depth_first).define("RIGHT_DEPTH_FIRST", lookup.depth_first)
-        }
+        Tile::Registers { .. } => launch.define("PUT", ""),
+        Tile::Workgroup { side } => launch
+            .define("LEFT_DEPTH_FIRST", lookup.depth_first)
+            .define("RIGHT_DEPTH_FIRST", lookup.depth_first)
+            .define("PUT", "put: Put,")
+            .body(&put(lookup, side)),
     };
-    launch.bind("left", left)?.bind("right", right)
+    launch.bind("left", left)?.starting_at(lookup.left_offset).bind("right", right)
+}
+
+/// Where groups of threads put the result themselves.
+fn put(lookup: &Lookup, side: u32) -> Put {
+    let jump = 1024 / side as usize - 4;
+    let [rows, columns] = lookup.depth_sizes;
+    Put {
+        jump: [jump / columns / rows, jump / columns % rows, jump % columns].map(|digit| digit as u32),
+        group: lookup.put_group as u32,
+        offset: lookup.put_offset as u32,
+        row: lookup.put_row as u32,
+        units: lookup.put_units.map(|unit| unit as u32),
+    }
 }
 
 /// Where `value` of a `channel` becomes a result.

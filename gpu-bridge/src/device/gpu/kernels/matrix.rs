@@ -17,7 +17,7 @@ pub(super) mod naive;
 pub(super) mod tiling;
 
 use finish::Finish;
-use tiling::{Plan, Sizes, Tile, Tiling};
+use tiling::{Plan, Sizes, Tile};
 
 pub(super) fn run(call: Call<'_>, op: &Op) -> Result<()> {
     match op {
@@ -47,14 +47,10 @@ static WORKGROUP: Kernel = Kernel {
     ],
 };
 
-/// `Body` in `dense.wgsl`.
+/// What follows the batch's axes in `Body` of `dense.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
 struct Body {
-    tiling: Tiling,
-    batch_sizes: [u32; 6],
-    left_batch: [u32; 6],
-    right_batch: [u32; 6],
     left_strides: [u32; 2],
     right_strides: [u32; 2],
     scale: f32,
@@ -127,7 +123,7 @@ impl<'a> Product<'a> {
         }
         let mut plan = Plan::new(call.is_software(), &self.sizes, call.op)?;
         let y = &call.outputs[0];
-        let direct = plan.tiling.slices == 1
+        let direct = plan.slices == 1
             && (!call.is_software()
                 || self.finish.is_scale() && self.sizes.columns.is_multiple_of(4) && y.layout.offset.is_multiple_of(4));
         if direct {
@@ -150,19 +146,15 @@ impl<'a> Product<'a> {
         let (left, right) = (self.left.by(1, &self.sizes), self.right.by(0, &self.sizes));
         let finish: Finish<'b> = if parts { Finish::NOTHING } else { self.finish };
         let (a, b) = finish.attributes();
-        let to_u32 = |strides: [usize; 6]| strides.map(|stride| stride as u32);
         let body = Body {
-            tiling: plan.tiling,
-            batch_sizes: self.batch_sizes,
-            left_batch: to_u32(self.left.batch),
-            right_batch: to_u32(self.right.batch),
             left_strides: self.left.strides.map(|stride| stride as u32),
             right_strides: self.right.strides.map(|stride| stride as u32),
             scale: finish.scale,
             a,
             b,
         };
-        let launch = planned(call, plan, &REGISTERS, &WORKGROUP).body(&body).flops(self.sizes.flops());
+        let launch = self.batched(planned(call, plan, &REGISTERS, &WORKGROUP).body(&plan.tiling));
+        let launch = launch.body(&body).flops(self.sizes.flops());
         if let Tile::Registers { .. } = plan.tile {
             let launch = launch.bind("left", &self.left.view)?.bind("right", &self.right.view)?;
             return launch.bind_fours("y", y)?.threads(plan.tiles);
@@ -184,6 +176,17 @@ impl<'a> Product<'a> {
             None => launch.define("PUT_BEFORE", ""),
         };
         launch.groups(plan.tiles)
+    }
+
+    /// The batch's axes, as many as there are: parameters should be few.
+    fn batched<'b>(&self, launch: Launch<'b>) -> Launch<'b> {
+        let axes = self.batch_sizes.iter().rposition(|&size| size != 1).map_or(1, |last| last + 1);
+        let strides = |factor: &Factor<'_>| factor.batch.map(|stride| stride as u32);
+        launch
+            .define("BATCH_AXES", axes as u32)
+            .body_words(&self.batch_sizes[..axes])
+            .body_words(&strides(&self.left)[..axes])
+            .body_words(&strides(&self.right)[..axes])
     }
 }
 

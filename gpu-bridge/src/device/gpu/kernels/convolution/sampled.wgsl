@@ -9,14 +9,10 @@
 
 struct Body {
     tiling: Tiling,
-    scale: f32,
     // How many values the second and the third digit have.
     depth_sizes: array<u32, 2>,
     column_sizes: array<u32, 2>,
-    // The digits of the steps that other threads make at once.
-    jump: array<u32, 3>,
     left_group: u32,
-    left_offset: u32,
     left_row: u32,
     left_units: array<u32, 3>,
     right_group: u32,
@@ -25,10 +21,7 @@ struct Body {
     // Where the image is entered.
     start: array<u32, 2>,
     image: array<u32, 2>,
-    put_group: u32,
-    put_offset: u32,
-    put_row: u32,
-    put_units: array<u32, 3>,
+    $PUT
 }
 
 var<private> group_index: u32;
@@ -51,7 +44,7 @@ fn enter(group: u32) {
 fn set_rows(block: u32, row: u32) {
     let body = parameters.body;
     let rows = min(vec4<u32>(row) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(body.tiling.rows - 1u));
-    left_rows[block] = group_index * body.left_group + body.left_offset + rows * body.left_row;
+    left_rows[block] = group_index * body.left_group + rows * body.left_row;
 }
 
 fn set_columns(block: u32, column: u32) {
@@ -126,3 +119,5 @@ fn right_four(block: u32) -> vec4<f32> {
     let values = vec4<f32>(right_at(places.x), right_at(places.y), right_at(places.z), right_at(places.w));
     return select(vec4<f32>(), values, seen);
 }
+
+fn scaled(sum: vec4<f32>) -> vec4<f32> { return sum; }

@@ -1,5 +1,14 @@
 // The factors of `sampled.wgsl` for a group of threads, each of which brings a block of four by four of both.
 
+struct Put {
+    // The digits of the steps that other threads make at once.
+    jump: array<u32, 3>,
+    group: u32,
+    offset: u32,
+    row: u32,
+    units: array<u32, 3>,
+}
+
 fn begin(row: u32, column: u32, depth: u32) {
     set_rows(0u, row);
     set_columns(0u, column);
@@ -14,7 +23,7 @@ fn bring(left_depth: u32, right_depth: u32, end: u32) -> Brought {
         blocks.right[k] = right_four(0u);
         next_depth();
     }
-    let jump = parameters.body.jump;
+    let jump = parameters.body.put.jump;
     advance(vec3<u32>(jump[0], jump[1], jump[2]));
     look_up();
     return Brought(ended(blocks.left, right_depth, end), blocks.right);
@@ -27,12 +36,12 @@ fn put_place(column: u32) -> u32 {
     let first = rest / body.column_sizes[0];
     let second = rest - first * body.column_sizes[0];
     let third = column - rest * body.column_sizes[1];
-    return first * body.put_units[0] + second * body.put_units[1] + third * body.put_units[2];
+    return first * body.put.units[0] + second * body.put.units[1] + third * body.put.units[2];
 }
 
 fn store(row: u32, column: u32, others: u32, sum: vec4<f32>) {
     let body = parameters.body;
-    let start = group_index * body.put_group + body.put_offset + row * body.put_row;
+    let start = group_index * body.put.group + body.put.offset + row * body.put.row;
     let channel = group_index * body.tiling.rows + row;
     for (var i = 0u; i < 4u; i++) {
         if (column + i < body.tiling.columns) {

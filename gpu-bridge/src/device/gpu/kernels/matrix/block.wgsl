@@ -4,14 +4,19 @@ struct Tiling {
     rows: u32,
     columns: u32,
     depth: u32,
-    tiles_down: u32,
-    tiles_across: u32,
     // The depth is cut into slices, each summed on its own.
-    slices: u32,
     slice_depth: u32,
     // Of the place where tiles are put.
     put_rows: u32,
     put_columns: u32,
+}
+
+// How many pieces of this size cover a whole.
+fn pieces(whole: u32, size: u32) -> u32 { return (whole + size - 1u) / size; }
+
+fn slices() -> u32 {
+    let tiling = parameters.body.tiling;
+    return max(pieces(tiling.depth, max(tiling.slice_depth, 1u)), 1u);
 }
 
 // Adds the products of four rows with four columns at one depth.

@@ -3,9 +3,9 @@
 struct Body {
     tiling: Tiling,
     // Of the batch's axes, the last ones first.
-    batch_sizes: array<u32, 6>,
-    left_batch: array<u32, 6>,
-    right_batch: array<u32, 6>,
+    batch_sizes: array<u32, $BATCH_AXES>,
+    left_batch: array<u32, $BATCH_AXES>,
+    right_batch: array<u32, $BATCH_AXES>,
     // From row to row and from column to column of each factor.
     left_strides: array<u32, 2>,
     right_strides: array<u32, 2>,
@@ -22,7 +22,7 @@ fn enter(batch: u32) {
     left_start = 0u;
     right_start = 0u;
     var rest = batch;
-    for (var axis = 0u; axis < 6u && rest > 0u; axis++) {
+    for (var axis = 0u; axis < $BATCH_AXES && rest > 0u; axis++) {
         let size = parameters.body.batch_sizes[axis];
         let next = rest / size;
         let place = rest - next * size;

@@ -35,3 +35,5 @@ fn right_four(block: u32) -> vec4<f32> {
     let places = right_places[block] + right_depth;
     return vec4<f32>(right_at(places.x), right_at(places.y), right_at(places.z), right_at(places.w));
 }
+
+fn scaled(sum: vec4<f32>) -> vec4<f32> { return parameters.body.scale * sum; }

@@ -59,7 +59,7 @@ impl<'a> Finish<'a> {
         let body = Body {
             rows: tiling.rows,
             columns: tiling.columns,
-            slices: tiling.slices,
+            slices: plan.slices as u32,
             put_rows: tiling.put_rows,
             put_columns: tiling.put_columns,
             scale: self.scale,

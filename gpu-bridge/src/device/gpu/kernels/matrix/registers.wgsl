@@ -3,7 +3,8 @@
 // twenty products there, whether alone or in fours, so the tile is large; and every place in the text that reads or
 // writes costs compile time, so edges are left to a second kernel.
 //
-// What the factors are is said by `enter`, `set_rows`, `set_columns`, `set_depth`, `next_depth`, `left_four`, `right_four`.
+// What the factors are is said by `enter`, `set_rows`, `set_columns`, `set_depth`, `next_depth`, `left_four`, `right_four`;
+// what becomes of a sum by `scaled`.
 
 // Blocks side by side.
 struct Band { a: mat4x4<f32>, b: mat4x4<f32>, c: mat4x4<f32>, d: mat4x4<f32> }
@@ -23,14 +24,13 @@ fn multiply(left: vec4<f32>, right: Fours, sum: Band) -> Band {
 
 fn put_block(row: u32, four: u32, sum: mat4x4<f32>) {
     let tiling = parameters.body.tiling;
-    let scale = parameters.body.scale;
     let fours = tiling.put_columns / 4u;
     if (four >= fours) { return; }
     let first = put_start + row * fours + four;
-    if (row < tiling.put_rows) { y_put4(first, scale * sum[0]); }
-    if (row + 1u < tiling.put_rows) { y_put4(first + fours, scale * sum[1]); }
-    if (row + 2u < tiling.put_rows) { y_put4(first + 2u * fours, scale * sum[2]); }
-    if (row + 3u < tiling.put_rows) { y_put4(first + 3u * fours, scale * sum[3]); }
+    if (row < tiling.put_rows) { y_put4(first, scaled(sum[0])); }
+    if (row + 1u < tiling.put_rows) { y_put4(first + fours, scaled(sum[1])); }
+    if (row + 2u < tiling.put_rows) { y_put4(first + 2u * fours, scaled(sum[2])); }
+    if (row + 3u < tiling.put_rows) { y_put4(first + 3u * fours, scaled(sum[3])); }
 }
 
 fn put_band(row: u32, four: u32, sum: Band) {
@@ -48,12 +48,14 @@ fn run(group: u32, lane: u32) {
     let thread = group * $LANES + lane;
     if (thread >= parameters.count) { return; }
     let tiling = parameters.body.tiling;
-    let rest = thread / tiling.tiles_across;
-    let column = (thread - rest * tiling.tiles_across) * 4u * $ACROSS;
-    let others = rest / tiling.tiles_down;
-    let row = (rest - others * tiling.tiles_down) * 4u * $DOWN;
-    let batch = others / tiling.slices;
-    let slice = others - batch * tiling.slices;
+    let tiles_down = pieces(tiling.put_rows, 4u * $DOWN);
+    let tiles_across = pieces(tiling.put_columns, 4u * $ACROSS);
+    let rest = thread / tiles_across;
+    let column = (thread - rest * tiles_across) * 4u * $ACROSS;
+    let others = rest / tiles_down;
+    let row = (rest - others * tiles_down) * 4u * $DOWN;
+    let batch = others / slices();
+    let slice = others - batch * slices();
     let start = slice * tiling.slice_depth;
     let end = min(start + tiling.slice_depth, tiling.depth);
     put_start = others * tiling.put_rows * (tiling.put_columns / 4u);

@@ -28,9 +28,6 @@ pub(in super::super) struct Tiling {
     pub(in super::super) rows: u32,
     pub(in super::super) columns: u32,
     depth: u32,
-    tiles_down: u32,
-    tiles_across: u32,
-    pub(in super::super) slices: u32,
     slice_depth: u32,
     pub(in super::super) put_rows: u32,
     pub(in super::super) put_columns: u32,
@@ -51,6 +48,8 @@ pub(in super::super) struct Plan {
     pub(in super::super) tiling: Tiling,
     /// Threads or groups.
     pub(in super::super) tiles: u64,
+    /// Of the depth, each summed on its own.
+    pub(in super::super) slices: usize,
     batch: usize,
 }
 
@@ -73,14 +72,12 @@ impl Plan {
             rows: sizes.rows as u32,
             columns: sizes.columns as u32,
             depth: sizes.depth as u32,
-            tiles_down: down as u32,
-            tiles_across: across as u32,
-            slices: slices as u32,
             slice_depth: slice_depth as u32,
             put_rows: put[0] as u32,
             put_columns: put[1] as u32,
         };
-        Ok(Self { tile, tiling, tiles: (sizes.batch * slices * down * across) as u64, batch: sizes.batch })
+        let tiles = (sizes.batch * slices * down * across) as u64;
+        Ok(Self { tile, tiling, tiles, slices, batch: sizes.batch })
     }
 
     /// Tiles go where the result is to lie, and no further.
@@ -91,7 +88,7 @@ impl Plan {
 
     /// The elements of all slices where they are put.
     pub(in super::super) fn put_elements(&self) -> usize {
-        self.batch * self.tiling.slices as usize * self.tiling.put_rows as usize * self.tiling.put_columns as usize
+        self.batch * self.slices * self.tiling.put_rows as usize * self.tiling.put_columns as usize
     }
 }
 

@@ -42,12 +42,14 @@ fn store_block(row: u32, column: u32, others: u32, sum: mat4x4<f32>) {
 
 fn run(group: u32, lane: u32) {
     let tiling = parameters.body.tiling;
-    let rest = group / tiling.tiles_across;
-    let column = (group - rest * tiling.tiles_across) * $SIDE;
-    let others = rest / tiling.tiles_down;
-    let row = (rest - others * tiling.tiles_down) * $SIDE;
-    let batch = others / tiling.slices;
-    let slice = others - batch * tiling.slices;
+    let tiles_down = pieces(tiling.put_rows, $SIDE);
+    let tiles_across = pieces(tiling.put_columns, $SIDE);
+    let rest = group / tiles_across;
+    let column = (group - rest * tiles_across) * $SIDE;
+    let others = rest / tiles_down;
+    let row = (rest - others * tiles_down) * $SIDE;
+    let batch = others / slices();
+    let slice = others - batch * slices();
     let start = slice * tiling.slice_depth;
     let end = min(start + tiling.slice_depth, tiling.depth);
 
