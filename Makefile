@@ -28,7 +28,7 @@ check:
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
 
 test: check
-	cargo build $(CARGO_FLAGS) -p weft
+	cargo build $(CARGO_FLAGS) --workspace --all-targets
 	cargo test $(CARGO_FLAGS) --workspace
 
 bench:

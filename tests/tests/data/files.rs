@@ -5,8 +5,8 @@ use std::path::Path;
 
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder};
-use weft::dataset::read::{Options, ReadError, Samples, Source, open};
-use weft::dataset::rows::Rows;
+use weft::dataset::read::{Options, ReadError, Source, open};
+use weft::dataset::{Rows, Samples};
 
 /// All samples of some files, read a few at a time.
 pub fn read(folder: &Path, files: &[&str], options: &Options) -> Result<(Box<dyn Samples>, Rows), ReadError> {

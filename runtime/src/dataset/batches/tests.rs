@@ -57,6 +57,7 @@ impl Counted {
                 format: FORMAT,
                 features: Features::Dense { element: Element::F32, shape: vec![2] },
                 labels: Some(Labels::Class),
+                class_names: Vec::new(),
                 transform: Transform::None,
                 statistics: Statistics::default(),
                 train: Split { classes: vec![0; 3], ..Split::default() },

@@ -14,6 +14,7 @@ pub(in crate::dataset) fn manifest(
         format: FORMAT,
         features: Features::Dense { element, shape: shape.to_vec() },
         labels: Some(Labels::Class),
+        class_names: Vec::new(),
         transform,
         statistics,
         train: Split::default(),
