@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use anyhow::{Context, Result};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::IF_NONE_MATCH;
 use hyper::service::service_fn;
@@ -186,7 +187,12 @@ async fn answer(
     match mood {
         Mood::Silent => match pending::<Infallible>().await {},
         Mood::Busy(_) => return refuse(StatusCode::SERVICE_UNAVAILABLE),
-        Mood::FullAfterParts(0) if is_part => return refuse(StatusCode::INSUFFICIENT_STORAGE),
+        Mood::FullAfterParts(0) if is_part => {
+            // Whoever still sends would hear of a broken connection instead.
+            let mut body = request.into_body();
+            while let Some(Ok(_)) = body.frame().await {}
+            return refuse(StatusCode::INSUFFICIENT_STORAGE);
+        }
         Mood::IgnoresConditions if request.headers().contains_key(IF_NONE_MATCH) => {
             // The header is signed; without the object, there is nothing that it could protect.
             std::fs::remove_file(root.join(request.uri().path().trim_start_matches('/'))).ok();
