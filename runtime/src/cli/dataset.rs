@@ -330,7 +330,7 @@ fn describe(detail: &DataSetDetail, out: &Output) -> String {
     if let Some(rule) = &detail.synthetic {
         rows.insert(1, ("synthetic", harmless(rule)));
     }
-    format!("{}\n{}", out.fields(&rows), detail.preview.trim_end())
+    format!("{}\n{}\n", out.fields(&rows), detail.preview.trim_end())
 }
 
 #[cfg(test)]

@@ -42,8 +42,9 @@ pub enum ModelVerb {
         /// Where to [default: NAME.safetensors or NAME.npz]
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        #[arg(long, value_enum, default_value = "safetensors")]
-        format: ModelFormat,
+        /// safetensors or npz [default: by the output's name, or safetensors]
+        #[arg(long, value_enum, hide_possible_values = true)]
+        format: Option<ModelFormat>,
     },
     /// Keep a safetensors file as a model
     Push { file: PathBuf, name: Name },
@@ -64,6 +65,9 @@ pub fn run(verb: ModelVerb, client: &Client, out: &Output) -> anyhow::Result<()>
             out.show(&detail, || describe(&detail, out))
         }
         ModelVerb::Pull { name, output, format } => {
+            let is_npz =
+                output.as_ref().is_some_and(|path| path.extension().is_some_and(|extension| extension == "npz"));
+            let format = format.unwrap_or(if is_npz { ModelFormat::Npz } else { ModelFormat::Safetensors });
             let path = output.unwrap_or_else(|| PathBuf::from(format!("{name}.{}", format.name())));
             let size = save(&name, format, &path, client)?;
             let sentence = format!("saved model `{name}` in `{}`, {}", path.display(), bytes(size));
