@@ -28,7 +28,7 @@ check:
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
 
 test: check
-	cargo build $(CARGO_FLAGS) -p weft
+	cargo build $(CARGO_FLAGS) --workspace --all-targets
 	cargo test $(CARGO_FLAGS) --workspace
 
 bench:
@@ -41,3 +41,4 @@ soak:
 	cargo build $(CARGO_FLAGS) -p weft
 	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 hostile soak
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-gpu --test fuzz
+	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-tests --test data fuzz

@@ -5,8 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly allowed='["0BSD","Apache-2.0","Apache-2.0 WITH LLVM-exception","BSD-2-Clause","BSD-3-Clause","BSL-1.0","CC0-1.0","CDLA-Permissive-2.0","ISC","MIT","MIT-0","Unicode-3.0","Unlicense","Zlib"]'
-# openssl: rustls is enough. chrono and time: one clock is enough.
-readonly unwanted='["openssl","openssl-sys","native-tls","chrono","atty","serde_yaml"]'
+# openssl: rustls is enough.
+readonly unwanted='["openssl","openssl-sys","native-tls","atty","serde_yaml"]'
 
 metadata=$(cargo metadata --locked --format-version 1 --filter-platform x86_64-unknown-linux-gnu)
 

@@ -57,6 +57,14 @@ software_gpu() {
     apt_install "a software GPU" mesa-vulkan-drivers
 }
 
+# The Python libraries whose files the tests read.
+python_libraries() {
+    install_packages python3 python3
+    # Debian's Python comes without what makes an environment.
+    python3 -c 'import ensurepip, venv' 2>/dev/null || apt_install "environments of Python" python3-venv
+    "$(dirname "$0")/python-venv.sh" || fail "no Python environment for the tests; see the message above"
+}
+
 # apt_install WHAT PACKAGE...: the packages that bring WHAT.
 apt_install() {
     local what=$1
@@ -184,6 +192,7 @@ test_tools() {
     install_packages jq jq
     install_packages wrk wrk
     software_gpu
+    python_libraries
 }
 
 [ $# -gt 0 ] || set -- build

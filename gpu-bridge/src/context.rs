@@ -132,6 +132,24 @@ impl Context {
         Ok(tensor)
     }
 
+    /// A tensor whose elements `fill` writes, all of them, row after row: straight into the device's memory where the host
+    /// can reach it. What `fill` finds there is zeros or left from an earlier tensor of this context.
+    pub fn tensor_with<T: Element, E: From<Error>>(
+        &self,
+        shape: &[usize],
+        fill: impl FnOnce(&mut [T]) -> Result<(), E>,
+    ) -> Result<Tensor, E> {
+        let meta = Meta::new(Shape::new(shape)?, T::DTYPE);
+        let tensor = self.allocate(meta)?;
+        let (mut fill, mut filled) = (Some(fill), Ok(()));
+        tensor.write_with(|bytes| {
+            if let Some(fill) = fill.take() {
+                filled = fill(bytemuck::cast_slice_mut(bytes));
+            }
+        })?;
+        filled.map(|()| tensor)
+    }
+
     /// A tensor whose elements are all the same: the value cast to the type, as [`Fill`] does.
     pub fn full(&self, shape: &[usize], dtype: DType, value: f64) -> Result<Tensor> {
         self.run_one(Fill { shape: Shape::new(shape)?, dtype, value }, &[])

@@ -83,6 +83,21 @@ pub trait Device: Send + Sync {
 
     fn write(&self, memory: &dyn Memory, offset: usize, bytes: &[u8]) -> Result<()>;
 
+    /// Lets `fill` write so many bytes from `offset` on: in the memory itself where the host can reach it, else in a copy
+    /// that is then written. They start aligned for any element and hold what was there, or zeros; `fill` is called once.
+    fn write_with(
+        &self,
+        memory: &dyn Memory,
+        offset: usize,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<()> {
+        let mut words = vec![0_u64; bytes.div_ceil(8)];
+        let copy = &mut bytemuck::cast_slice_mut(&mut words)[..bytes];
+        fill(copy);
+        self.write(memory, offset, copy)
+    }
+
     /// Waits for what was run before.
     fn read(&self, memory: &dyn Memory, offset: usize, bytes: &mut [u8]) -> Result<()>;
 

@@ -160,6 +160,14 @@ impl Tensor {
         self.context.device().write(self.storage.block.memory(), offset, bytes)
     }
 
+    /// Lets `fill` write all bytes of a contiguous tensor, where they lie if the host can reach them.
+    pub(crate) fn write_with(&self, mut fill: impl FnMut(&mut [u8])) -> Result<()> {
+        let bytes = self.meta().bytes();
+        let offset = self.byte_range("write", 0, bytes)?;
+        self.storage.touch();
+        self.context.device().write_with(self.storage.block.memory(), offset, bytes, &mut fill)
+    }
+
     /// Copies bytes out, whole elements, from an element on: counted row after row, whatever the layout.
     pub fn read(&self, element: usize, bytes: &mut [u8]) -> Result<()> {
         if !self.layout.is_contiguous() {

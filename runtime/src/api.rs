@@ -18,14 +18,17 @@ use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder, Responses};
 use crate::node::Node;
 
 mod auth;
+mod datasets;
 mod functions;
 mod invoke;
 mod logs;
+mod models;
 mod operations;
 pub mod problem;
 mod request;
 mod tenants;
 pub mod types;
+mod uploads;
 
 use problem::{ApiError, Kind};
 
@@ -36,6 +39,9 @@ use problem::{ApiError, Kind};
     paths(
         functions::deploy, functions::list, functions::show, functions::delete, functions::versions,
         functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
+        uploads::begin, uploads::show, uploads::part, uploads::delete,
+        datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
+        models::create, models::list, models::show, models::file, models::delete,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
@@ -79,6 +85,15 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/v1/functions/{name}/rollback", post(functions::rollback))
         .route("/v1/functions/{name}/invoke", post(invoke::invoke))
         .route("/v1/functions/{name}/logs", get(logs::logs))
+        .route("/v1/uploads", post(uploads::begin))
+        .route("/v1/uploads/{digest}", get(uploads::show).delete(uploads::delete))
+        .route("/v1/uploads/{digest}/parts/{index}", put(uploads::part))
+        .route("/v1/datasets", get(datasets::list))
+        .route("/v1/datasets/{name}", put(datasets::create).get(datasets::show).delete(datasets::delete))
+        .route("/v1/datasets/{name}/append", post(datasets::append))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{name}", put(models::create).get(models::show).delete(models::delete))
+        .route("/v1/models/{name}/file", get(models::file))
         .route("/v1/usage", get(tenants::usage))
         .route("/v1/tenants", post(tenants::create).get(tenants::list))
         .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))

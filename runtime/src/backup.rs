@@ -17,15 +17,15 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::blob::{LocalBlobs, publish_file};
+use crate::blob::{BlobError, BlobPlace, BlobReader, Blobs, publish_file};
 use crate::data_dir::DataDir;
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 use crate::meta::{Entry, Metadata};
-use crate::node::Node;
+use crate::node::{Identity, Node};
 
 const FORMAT: u32 = 1;
 const PIECE: usize = 64 << 10;
@@ -53,7 +53,7 @@ pub struct RestoreSummary {
 /// The archive, piece by piece. Changes wait until it has been read or dropped.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
     let (pieces, received) = mpsc::channel(4);
-    let held = node.registry.hold().await;
+    let held = (node.registry.hold().await, node.catalog.hold().await);
     let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     tokio::task::spawn_blocking(move || {
         let _held = held;
@@ -73,11 +73,14 @@ fn write(node: &Node, records: &[Entry], output: Pieces) -> io::Result<()> {
     append(&mut archive, HEAD, &serde_json::to_vec(&head)?)?;
     append(&mut archive, RECORDS, &serde_json::to_vec(records)?)?;
     let runtime = Handle::current();
-    for digest in node.registry.all_digests() {
-        let size = runtime.block_on(node.blobs.size(&digest)).map_err(io::Error::other)?;
-        let blob = runtime.block_on(node.blobs.open(&digest)).map_err(io::Error::other)?;
+    let mut digests = node.catalog.digests();
+    digests.extend(node.registry.all_digests());
+    for digest in digests {
+        // Checked on the way: a backup that holds a damaged component would be none.
+        let blob = runtime.block_on(node.blobs.open(&digest))?;
+        let mut header = header(blob.size());
         let reader = Blocking { runtime: &runtime, inner: blob };
-        archive.append_data(&mut header(size), format!("blobs/{}", digest.hex()), reader)?;
+        archive.append_data(&mut header, format!("blobs/{}", digest.hex()), reader)?;
     }
     append(&mut archive, END, b"")?;
     archive.into_inner()?.flush()
@@ -112,7 +115,7 @@ impl Write for Pieces {
 /// An asynchronous reader for a thread that may block.
 struct Blocking<'a> {
     runtime: &'a Handle,
-    inner: Box<dyn AsyncRead + Send + Unpin>,
+    inner: BlobReader,
 }
 
 impl Read for Blocking<'_> {
@@ -123,15 +126,17 @@ impl Read for Blocking<'_> {
 
 /// Unpacks an archive into a data directory that holds nothing yet. The records are written last, together: a restore
 /// that is interrupted leaves a directory that a second one can use.
-pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
+pub fn restore(file: &Path, data_dir: &Path, place: &BlobPlace) -> anyhow::Result<RestoreSummary> {
     let archive = File::open(file).with_context(|| format!("cannot open `{}`", file.display()))?;
     ensure!(
         !data_dir.join("meta.redb").exists(),
         "`{}` holds data already; restore into a new directory",
         data_dir.display()
     );
+    ensure!(*place != BlobPlace::Memory, "blobs in memory would be gone at once; restore to another `blob_store`");
     let data = DataDir::open(data_dir)?;
-    let blobs = LocalBlobs::new(data.blobs());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let mut blobs: Option<Arc<Blobs>> = None;
     let mut summary = RestoreSummary { records: 0, components: 0, bytes: 0 };
     let (mut records, mut complete): (Option<Vec<Entry>>, bool) = (None, false);
     let mut archive = tar::Archive::new(io::BufReader::with_capacity(PIECE, archive));
@@ -150,11 +155,17 @@ pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
                 );
             }
             _ if index == 0 => bail!("`{}` is not a backup of weft", file.display()),
-            RECORDS => records = Some(serde_json::from_reader(&mut entry).with_context(broken)?),
+            RECORDS => {
+                let mut found: Vec<Entry> = serde_json::from_reader(&mut entry).with_context(broken)?;
+                let owner = Identity::in_records(&mut found)?.id;
+                blobs = Some(runtime.block_on(Blobs::start(place, data.blobs(), data.staging(), &owner))?);
+                records = Some(found);
+            }
             END => complete = true,
             blob => {
                 let digest: Digest = blob.strip_prefix("blobs/").unwrap_or(blob).parse().with_context(broken)?;
-                summary.bytes += restore_blob(&mut entry, &digest, &data, &blobs)?;
+                let blobs = blobs.as_deref().with_context(broken)?;
+                summary.bytes += restore_blob(&mut entry, &digest, &data, blobs, runtime.handle())?;
                 summary.components += 1;
             }
         }
@@ -167,21 +178,18 @@ pub fn restore(file: &Path, data_dir: &Path) -> anyhow::Result<RestoreSummary> {
     Ok(summary)
 }
 
-fn restore_blob(entry: &mut impl Read, digest: &Digest, data: &DataDir, blobs: &LocalBlobs) -> anyhow::Result<u64> {
+fn restore_blob(
+    entry: &mut impl Read,
+    digest: &Digest,
+    data: &DataDir,
+    blobs: &Blobs,
+    runtime: &Handle,
+) -> anyhow::Result<u64> {
     let mut staged = tempfile::NamedTempFile::new_in(data.staging())?;
-    let mut hasher = Hasher::default();
-    let mut buffer = vec![0; PIECE];
-    let mut size = 0;
-    loop {
-        let read = entry.read(&mut buffer)?;
-        if read == 0 {
-            break;
-        }
-        hasher.update(&buffer[..read]);
-        staged.write_all(&buffer[..read])?;
-        size += read as u64;
+    let size = io::copy(entry, staged.as_file_mut())?;
+    match runtime.block_on(blobs.publish(&staged.into_temp_path(), digest)) {
+        Ok(_pinned) => Ok(size),
+        Err(BlobError::Mismatch { .. }) => bail!("component `{digest}` is damaged in the archive"),
+        Err(error) => Err(error.into()),
     }
-    ensure!(hasher.finish() == *digest, "component `{digest}` is damaged in the archive");
-    publish_file(&staged.into_temp_path(), &blobs.path(digest))?;
-    Ok(size)
 }

@@ -17,6 +17,7 @@ mod build;
 mod client;
 mod config;
 mod confirm;
+mod dataset;
 mod deploy;
 mod devices;
 mod doctor;
@@ -24,12 +25,14 @@ mod failure;
 mod function;
 mod invoke;
 mod logs;
+mod model;
 mod new;
 mod node;
 mod output;
 mod profile;
 mod sse;
 mod tenant;
+mod upload;
 
 pub use client::{Body, Client, ClientError, Invocation, Invoked};
 pub use failure::Exit;
@@ -105,6 +108,12 @@ enum Verb {
     /// Look at one function, its versions, or remove them
     #[command(subcommand)]
     Function(function::FunctionVerb),
+    /// Make data sets of files, and look at them
+    #[command(subcommand)]
+    Dataset(dataset::DataSetVerb),
+    /// Look at models, and save them as files
+    #[command(subcommand)]
+    Model(model::ModelVerb),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -161,6 +170,8 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Invoke(args) => invoke::run(args, global, out),
         Verb::Functions(args) => function::list(args, &global.client()?, out),
         Verb::Function(verb) => function::run(verb, &global.client()?, out),
+        Verb::Dataset(verb) => dataset::run(verb, &global.client()?, out),
+        Verb::Model(verb) => model::run(verb, &global.client()?, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

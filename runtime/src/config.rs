@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::blob::BlobPlace;
 use crate::sandbox::{CompileLimits, SandboxLimits};
 use crate::tenant::Quota;
 use crate::units::{Size, Span};
@@ -112,6 +113,12 @@ settings! {
     listen ("WEFT_LISTEN"): SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420),
     /// Where everything is kept.
     data_dir ("WEFT_DATA_DIR"): PathBuf = PathBuf::from("weft-data"),
+    /// Where blobs are kept: empty for the data directory, `s3://BUCKET/PREFIX`, or `memory:` to forget them at the end.
+    blob_store ("WEFT_BLOB_STORE"): String = String::new(),
+    /// Where S3 is, as `https://HOST[:PORT]`, or `http://…` without TLS; empty for Amazon's.
+    s3_endpoint ("WEFT_S3_ENDPOINT"): String = String::new(),
+    /// The region of S3; empty for `AWS_REGION`, or else us-east-1.
+    s3_region ("WEFT_S3_REGION"): String = String::new(),
     /// PEM file with the certificate chain; with `tls_key`, the node speaks HTTPS.
     tls_cert ("WEFT_TLS_CERT"): PathBuf = PathBuf::new(),
     /// PEM file with the certificate's private key.
@@ -179,6 +186,9 @@ impl Settings {
         if self.tls_cert.as_os_str().is_empty() != self.tls_key.as_os_str().is_empty() {
             return invalid("tls_cert", "and `tls_key` go together: give both or neither");
         }
+        if let Err(error) = BlobPlace::parse(&self.blob_store, &self.s3_endpoint, &self.s3_region) {
+            return invalid(error.setting, &error.problem);
+        }
         for (setting, value) in [
             ("max_instances", self.max_instances),
             ("max_connections", self.max_connections),
@@ -216,6 +226,11 @@ impl Settings {
 
     pub fn has_tls(&self) -> bool {
         !self.tls_cert.as_os_str().is_empty()
+    }
+
+    /// Where blobs are kept; what does not parse was refused at start.
+    pub fn blob_place(&self) -> BlobPlace {
+        BlobPlace::parse(&self.blob_store, &self.s3_endpoint, &self.s3_region).unwrap_or(BlobPlace::Folder)
     }
 
     /// Memory of all instances and bodies, in bytes.
@@ -284,9 +299,13 @@ mod tests {
 
     #[test]
     fn settings_that_do_not_fit_are_refused() {
-        for text in
-            ["max_instances = 0", "tls_cert = \"a.pem\"", "compile_timeout = \"5ms\"", "max_instance_memory = \"5GiB\""]
-        {
+        for text in [
+            "max_instances = 0",
+            "tls_cert = \"a.pem\"",
+            "blob_store = \"s3:\"",
+            "compile_timeout = \"5ms\"",
+            "max_instance_memory = \"5GiB\"",
+        ] {
             assert!(Settings::resolve(Options::default(), from_toml(text).unwrap()).is_err(), "{text}");
         }
     }

@@ -4,7 +4,7 @@
 //! format          the version of this layout
 //! lock            held by the node that is running
 //! meta.redb       records: tenants, keys, functions, usage, logs
-//! blobs/          components as they were uploaded
+//! blobs/          components as they were uploaded, unless they are in a bucket
 //! artifacts/      the same, compiled for this machine; can be deleted at any time while no node runs
 //! staging/        files in the making; emptied at start
 //! ```

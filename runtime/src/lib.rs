@@ -8,6 +8,9 @@
 //! - [`node`]: every part put together, and what can be asked of it
 //! - [`tenant`]: who is calling, what they may use, what they have used
 //! - [`registry`]: uploads become versions of functions, compiled once
+//! - [`catalog`]: uploads become data sets and models
+//! - [`dataset`]: files in, shards and batches out
+//! - [`model`]: what training leaves behind, as files that other tools open
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
@@ -20,16 +23,19 @@ pub mod api;
 pub mod backup;
 pub mod blob;
 pub mod build;
+pub mod catalog;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod data_dir;
+pub mod dataset;
 pub mod digest;
 pub mod host;
 mod locks;
 pub mod logs;
 pub mod meta;
 pub mod metrics;
+pub mod model;
 pub mod names;
 pub mod node;
 pub mod registry;

@@ -12,9 +12,12 @@ use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
-use crate::blob::{BlobStore, LocalBlobs};
+use crate::blob::Blobs;
+use crate::catalog::spec::DataSetSpec;
+use crate::catalog::{Catalog, CatalogError, DataSet, StoredModel, to_the_end};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
+use crate::digest::Digest;
 use crate::host::Request;
 use crate::logs::{LogSink, Logs};
 use crate::meta::{Batch, MetaError, Metadata};
@@ -24,11 +27,21 @@ use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
 use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, Permit, Sandbox};
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
+mod identity;
+
+pub use identity::{Identity, IdentityError};
+
 /// How often the ledger and the logs are written to disk; what a killed node forgets at most.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
+/// How often blobs that nobody needs are looked for: deletions that failed, deploys that did.
+const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
 /// Uploads on their way in at once, on the node and of one tenant.
 const MAX_UPLOADS: u32 = 256;
 const MAX_UPLOADS_PER_TENANT: u32 = 4;
+
+/// Data sets that are built at once, on the node and for one tenant: each takes a thread and some megabytes.
+const MAX_BUILDS: u32 = 8;
+const MAX_BUILDS_PER_TENANT: u32 = 2;
 
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
@@ -51,13 +64,15 @@ pub struct Node {
     pub settings: Settings,
     pub tenants: Tenants,
     pub registry: Registry,
+    pub catalog: Catalog,
     pub logs: Logs,
     pub metrics: Metrics,
-    pub blobs: Arc<dyn BlobStore>,
+    pub blobs: Arc<Blobs>,
     pub metadata: Arc<Metadata>,
     sandbox: Arc<Sandbox>,
     memory: Arc<Account>,
     uploads: Arc<Gate>,
+    builds: Arc<Gate>,
     followers: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     invocations: AtomicU64,
@@ -77,7 +92,7 @@ pub struct Invoked {
 #[derive(Clone, Debug)]
 pub struct Receipt {
     pub invocation: u64,
-    pub version: crate::digest::Digest,
+    pub version: Digest,
     pub seed: u64,
     pub spent: Spent,
 }
@@ -106,6 +121,8 @@ pub enum DeleteError {
     Tenant(#[from] TenantError),
     #[error(transparent)]
     Registry(#[from] RegistryError),
+    #[error(transparent)]
+    Catalog(#[from] CatalogError),
 }
 
 impl Node {
@@ -113,7 +130,8 @@ impl Node {
     pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
         let data = DataDir::open(&settings.data_dir)?;
         let metadata = Metadata::open(&data.metadata())?;
-        let blobs: Arc<dyn BlobStore> = Arc::new(LocalBlobs::new(data.blobs()));
+        let identity = Identity::load(&metadata)?;
+        let blobs = Blobs::start(&settings.blob_place(), data.blobs(), data.staging(), &identity.id).await?;
         let sandbox = Arc::new(Sandbox::new(settings.sandbox())?);
         let memory = Account::new("max_memory", settings.memory(), None);
         let tenants = Tenants::load(metadata.clone(), memory.clone())?;
@@ -128,6 +146,15 @@ impl Node {
             settings.loaded_bytes.0,
         )
         .await?;
+        // Everybody who refers to blobs or stores bytes for a tenant has its line here.
+        let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
+        blobs.set_referrers(vec![registry.referrer(), catalog.referrer()]);
+        for tenant in tenants.list() {
+            tenant.storage.load(registry.stored_bytes(tenant.id) + catalog.stored_bytes(tenant.id));
+        }
+        if !blobs.is_remote() {
+            blobs.sweep().await?;
+        }
         let logs = Logs::load(&metadata)?;
         let (developer, key) = match access {
             Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
@@ -137,6 +164,7 @@ impl Node {
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
         let uploads = Gate::new(GateLimits { places: MAX_UPLOADS, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
+        let builds = Gate::new(GateLimits { places: MAX_BUILDS, waiting: MAX_UPLOADS, waiting_per_tenant: 16 });
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
@@ -144,6 +172,7 @@ impl Node {
             settings,
             tenants,
             registry,
+            catalog,
             logs,
             metrics: Metrics::default(),
             blobs,
@@ -151,6 +180,7 @@ impl Node {
             sandbox,
             memory,
             uploads,
+            builds,
             followers,
             developer,
             invocations: AtomicU64::new(u64::from_le_bytes(start)),
@@ -160,6 +190,7 @@ impl Node {
             _data: data,
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
+        tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
         Ok((node, key))
     }
 
@@ -296,15 +327,59 @@ impl Node {
     pub async fn delete_tenant(&self, name: &str) -> Result<(), DeleteError> {
         let tenant = self.tenants.get(name)?;
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
-        let paused = self.registry.pause().await;
-        let records = self.registry.deletion_of(tenant.id).and(self.logs.forget_tenant(tenant.id));
-        self.tenants.delete(name, records).await?;
-        Ok(self.registry.forget(tenant.id, paused).await?)
+        let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
+        let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
+        self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
+        self.catalog.forget(tenant.id, catalog).await?;
+        Ok(self.registry.forget(tenant.id, functions).await?)
+    }
+
+    /// Makes a data set, or adds to one. A caller that goes away does not stop it half-way.
+    pub async fn make_dataset(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        name: Name,
+        spec: DataSetSpec,
+        append: bool,
+    ) -> Result<Arc<DataSet>, CatalogError> {
+        if self.is_draining() {
+            return Err(CatalogError::Stopping);
+        }
+        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let node = self.clone();
+        to_the_end(async move {
+            // Held for as long as the work takes, whoever waits for it.
+            let _permit = permit;
+            match append {
+                true => node.catalog.append_dataset(&tenant, name.as_str(), &spec, &node.stopping).await,
+                false => node.catalog.create_dataset(&tenant, name, &spec, &node.stopping).await,
+            }
+        })
+        .await
+    }
+
+    /// Makes an uploaded file a model, just so.
+    pub async fn make_model(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        name: Name,
+        upload: Digest,
+    ) -> Result<Arc<StoredModel>, CatalogError> {
+        if self.is_draining() {
+            return Err(CatalogError::Stopping);
+        }
+        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let node = self.clone();
+        to_the_end(async move {
+            let _permit = permit;
+            node.catalog.create_model(&tenant, name, &upload).await
+        })
+        .await
     }
 
     pub async fn delete_function(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {
         let function = self.registry.get(tenant.id, name)?;
-        self.registry.delete(tenant.id, name).await?;
+        self.registry.delete(tenant, name).await?;
         self.logs.forget_function(tenant.id, &function.name);
         Ok(())
     }
@@ -367,6 +442,29 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
         let Some(node) = node.upgrade() else { return };
         if let Err(error) = node.flush().await {
             tracing::error!(%error, "the ledger could not be written; trying again");
+        }
+    }
+}
+
+async fn sweep_periodically(node: std::sync::Weak<Node>) {
+    let mut clock = tokio::time::interval(SWEEP_EVERY);
+    clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    // The first tick is now; what is near was swept before anybody was served.
+    if node.upgrade().is_some_and(|node| !node.blobs.is_remote()) {
+        clock.tick().await;
+    }
+    loop {
+        clock.tick().await;
+        let Some(node) = node.upgrade() else { return };
+        for tenant in node.tenants.list() {
+            if let Err(error) = node.catalog.expire_uploads(&tenant).await {
+                tracing::warn!(%error, "forgotten uploads could not be given up; trying again in an hour");
+            }
+        }
+        match node.blobs.sweep().await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "blobs that nobody needs were deleted"),
+            Err(error) => tracing::warn!(%error, "blobs could not be swept; trying again in an hour"),
         }
     }
 }

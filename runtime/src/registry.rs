@@ -4,20 +4,20 @@
 //! rollback only moves the pointer. An upload is staged and compiled first; what makes it visible is one metadata
 //! transaction, after its bytes are durable. Whoever holds a [`Loaded`] keeps it, whatever happens to the function.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock, RwLockReadGuard};
 
 use serde::{Deserialize, Serialize};
 
-use crate::blob::{BlobError, BlobStore};
+use crate::blob::{BlobError, Blobs, Referrer};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::locks::SharedLock;
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
-use crate::tenant::{Tenant, TenantId};
+use crate::tenant::{StorageFull, Tenant, TenantId};
 
 mod artifacts;
 mod upload;
@@ -113,6 +113,8 @@ pub enum RegistryError {
     VersionActive { function: Name, version: Digest },
     #[error("{what} would exceed the tenant's `{name}` of {limit}")]
     Quota { name: &'static str, limit: u64, what: String },
+    #[error(transparent)]
+    Storage(#[from] StorageFull),
     #[error("the tenant was deleted meanwhile")]
     TenantDeleted,
     #[error("the component was refused: {0}")]
@@ -144,12 +146,25 @@ impl From<LoadError> for RegistryError {
 
 type Functions = HashMap<TenantId, HashMap<Name, Arc<Function>>>;
 
+/// Every function, as readers see it.
+#[derive(Default)]
+struct Shown(RwLock<Functions>);
+
+impl Referrer for Shown {
+    fn keep(&self, candidates: &mut HashSet<Digest>) {
+        let functions = self.0.reading();
+        for version in functions.values().flat_map(HashMap::values).flat_map(|function| &function.versions) {
+            candidates.remove(&version.digest);
+        }
+    }
+}
+
 pub struct Registry {
     metadata: Arc<Metadata>,
-    blobs: Arc<dyn BlobStore>,
+    blobs: Arc<Blobs>,
     artifacts: Artifacts,
     staging: PathBuf,
-    functions: RwLock<Functions>,
+    shown: Arc<Shown>,
     /// One change at a time, from its last check to its last file: so that nothing that a change relies on is collected
     /// meanwhile. A backup holds it for reading.
     changing: Arc<tokio::sync::RwLock<()>>,
@@ -158,7 +173,7 @@ pub struct Registry {
 impl Registry {
     pub async fn load(
         metadata: Arc<Metadata>,
-        blobs: Arc<dyn BlobStore>,
+        blobs: Arc<Blobs>,
         sandbox: Arc<Sandbox>,
         compiler: Compiler,
         artifacts: PathBuf,
@@ -170,19 +185,24 @@ impl Registry {
         for function in metadata.all::<Function>()? {
             functions.entry(function.tenant).or_default().insert(function.name.clone(), Arc::new(function));
         }
-        let registry =
-            Self { metadata, blobs, artifacts, staging, functions: RwLock::new(functions), changing: Arc::default() };
-        registry.sweep().await?;
+        let shown = Arc::new(Shown(RwLock::new(functions)));
+        let registry = Self { metadata, blobs, artifacts, staging, shown, changing: Arc::default() };
+        registry.sweep_artifacts().await?;
         Ok(registry)
     }
 
     fn functions(&self) -> RwLockReadGuard<'_, Functions> {
-        self.functions.reading()
+        self.shown.0.reading()
+    }
+
+    /// Who tells which blobs functions need.
+    pub fn referrer(&self) -> Arc<dyn Referrer> {
+        self.shown.clone()
     }
 
     fn show(&self, function: Function) -> Arc<Function> {
         let function = Arc::new(function);
-        let mut functions = self.functions.writing();
+        let mut functions = self.shown.0.writing();
         functions.entry(function.tenant).or_default().insert(function.name.clone(), function.clone());
         function
     }
@@ -201,6 +221,7 @@ impl Registry {
         functions
     }
 
+    /// Bytes that the records of a tenant's functions name.
     pub fn stored_bytes(&self, tenant: TenantId) -> u64 {
         self.list(tenant).iter().map(|function| function.stored_bytes()).sum()
     }
@@ -216,7 +237,7 @@ impl Registry {
         let function = self.get(tenant.id, name)?;
         let loaded = match self.artifacts.cached(&function.active) {
             Some(loaded) => loaded,
-            None => self.artifacts.fetch(&*self.blobs, tenant.id, &function.active).await?,
+            None => self.artifacts.fetch(&self.blobs, tenant.id, &function.active).await?,
         };
         Ok((function, loaded))
     }
@@ -238,14 +259,21 @@ impl Registry {
             return Ok(done);
         }
         // A first look before the expensive part; what counts is the second, with changes held off.
-        self.check_quota(tenant, &name, staged.size)?;
+        self.check_quota(tenant, &name)?;
+        let reservation = tenant.storage.reserve(staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
+        // Before changes are held off: a store may be far away, and the pin keeps what is there.
+        let pinned = self.blobs.publish(&staged.path, &staged.digest).await?;
         let _changing = self.changing.write().await;
-        if tenant.is_deleted() {
-            return Err(RegistryError::TenantDeleted);
+        let allowed = match tenant.is_deleted() {
+            true => Err(RegistryError::TenantDeleted),
+            false => self.check_quota(tenant, &name),
+        };
+        if let Err(refused) = allowed {
+            drop(pinned);
+            self.collect(&[staged.digest]).await?;
+            return Err(refused);
         }
-        self.check_quota(tenant, &name, staged.size)?;
-        self.blobs.publish(&staged.path, &staged.digest).await?;
         let version = Version {
             digest: staged.digest,
             size: staged.size,
@@ -256,14 +284,22 @@ impl Registry {
             Ok(known) => (Function::clone(&known), Deployed::Updated),
             Err(_) => (new_function(tenant.id, name, &version), Deployed::Created),
         };
-        if function.version(&version.digest).is_none() {
+        // Not if somebody has deployed the same to the same name meanwhile.
+        let is_new = function.version(&version.digest).is_none();
+        if is_new {
             function.versions.push(version);
         }
         if deployed == Deployed::Updated {
             function.activate(staged.digest);
         }
         let batch = self.artifacts.publish(&staged.digest, compiled)?;
-        self.metadata.commit(batch.put(&function)?).await?;
+        if let Err(error) = self.metadata.commit(batch.put(&function)?).await {
+            pinned.until_restart();
+            return Err(error.into());
+        }
+        if is_new {
+            reservation.keep();
+        }
         Ok((self.show(function), deployed))
     }
 
@@ -292,7 +328,7 @@ impl Registry {
         Ok(self.show(function))
     }
 
-    fn check_quota(&self, tenant: &Tenant, name: &Name, size: u64) -> Result<(), RegistryError> {
+    fn check_quota(&self, tenant: &Tenant, name: &Name) -> Result<(), RegistryError> {
         let quota = tenant.quota();
         let functions = self.list(tenant.id);
         let known = functions.iter().find(|function| function.name == *name);
@@ -303,10 +339,6 @@ impl Registry {
         if known.is_some_and(|function| function.versions.len() >= MAX_VERSIONS) {
             let what = format!("another version of `{name}`");
             return Err(RegistryError::Quota { name: "versions", limit: MAX_VERSIONS as u64, what });
-        }
-        if self.stored_bytes(tenant.id).saturating_add(size) > quota.stored_bytes {
-            let what = format!("{size} more bytes");
-            return Err(RegistryError::Quota { name: "stored_bytes", limit: quota.stored_bytes, what });
         }
         Ok(())
     }
@@ -333,13 +365,13 @@ impl Registry {
     /// Deletes a version that is not running.
     pub async fn delete_version(
         &self,
-        tenant: TenantId,
+        tenant: &Tenant,
         name: &str,
         version: &str,
     ) -> Result<Arc<Function>, RegistryError> {
         let _changing = self.changing.write().await;
-        let mut function = Function::clone(&*self.get(tenant, name)?);
-        let digest = find_version(&function, version)?.digest;
+        let mut function = Function::clone(&*self.get(tenant.id, name)?);
+        let Version { digest, size, .. } = *find_version(&function, version)?;
         if digest == function.active {
             return Err(RegistryError::VersionActive { function: function.name, version: digest });
         }
@@ -347,17 +379,19 @@ impl Registry {
         function.history.retain(|old| *old != digest);
         self.metadata.commit(Batch::default().put(&function)?).await?;
         let function = self.show(function);
+        tenant.storage.release(size);
         self.collect(&[digest]).await?;
         Ok(function)
     }
 
-    pub async fn delete(&self, tenant: TenantId, name: &str) -> Result<(), RegistryError> {
+    pub async fn delete(&self, tenant: &Tenant, name: &str) -> Result<(), RegistryError> {
         let _changing = self.changing.write().await;
-        let function = self.get(tenant, name)?;
+        let function = self.get(tenant.id, name)?;
         self.metadata.commit(Batch::default().delete::<Function>(function.key())).await?;
-        if let Some(functions) = self.functions.writing().get_mut(&tenant) {
+        if let Some(functions) = self.shown.0.writing().get_mut(&tenant.id) {
             functions.remove(name);
         }
+        tenant.storage.release(function.stored_bytes());
         let digests: Vec<Digest> = function.versions.iter().map(|version| version.digest).collect();
         self.collect(&digests).await
     }
@@ -379,7 +413,7 @@ impl Registry {
         tenant: TenantId,
         _paused: tokio::sync::OwnedRwLockWriteGuard<()>,
     ) -> Result<(), RegistryError> {
-        let gone = self.functions.writing().remove(&tenant);
+        let gone = self.shown.0.writing().remove(&tenant);
         let functions = gone.unwrap_or_default();
         let digests: Vec<Digest> =
             functions.values().flat_map(|function| &function.versions).map(|version| version.digest).collect();
@@ -403,22 +437,33 @@ impl Registry {
 
     /// Deletes those of `digests` that no function has any more. Called while changes are held off.
     async fn collect(&self, digests: &[Digest]) -> Result<(), RegistryError> {
-        let used = self.all_digests();
-        let mut batch = Batch::default();
-        for digest in digests.iter().filter(|digest| used.binary_search(digest).is_err()) {
-            self.blobs.delete(digest).await?;
-            batch = self.artifacts.delete(digest, batch);
+        self.collect_artifacts(digests).await?;
+        let (blobs, digests) = (self.blobs.clone(), digests.to_vec());
+        let collect = async move {
+            if let Err(error) = blobs.collect(&digests).await {
+                // What was asked for is done; the next sweep takes what is left.
+                tracing::warn!(%error, "components that nobody needs could not be deleted");
+            }
+        };
+        // Nobody waits for a store that is far away, least of all other changes.
+        match self.blobs.is_remote() {
+            true => drop(tokio::spawn(collect)),
+            false => collect.await,
         }
+        Ok(())
+    }
+
+    async fn collect_artifacts(&self, digests: &[Digest]) -> Result<(), RegistryError> {
+        let mut unused: HashSet<Digest> = digests.iter().copied().collect();
+        self.shown.keep(&mut unused);
+        let batch = unused.iter().fold(Batch::default(), |batch, digest| self.artifacts.delete(digest, batch));
         Ok(self.metadata.commit(batch).await?)
     }
 
-    /// Removes what a node that was killed left behind: files that no record names.
-    async fn sweep(&self) -> Result<(), RegistryError> {
-        let mut stray: Vec<Digest> = self.blobs.list().await?;
-        stray.extend(self.artifacts.list()?);
-        stray.sort();
-        stray.dedup();
-        self.collect(&stray).await
+    /// Removes what a node that was killed left behind: artifacts that no function has.
+    async fn sweep_artifacts(&self) -> Result<(), RegistryError> {
+        let stray = self.artifacts.list()?;
+        self.collect_artifacts(&stray).await
     }
 }
 

@@ -18,12 +18,14 @@ mod key;
 mod memory;
 mod quota;
 mod rate;
+mod storage;
 mod usage;
 
 pub use key::{Key, KeyHash, KeyId};
 pub use memory::{Account, Charge, OverLimit};
 pub use quota::{Quota, QuotaPatch};
 pub use rate::RateLimiter;
+pub use storage::{Reservation, Storage, StorageFull};
 pub use usage::{Ledger, Spent, Usage};
 
 /// What records call a tenant.
@@ -101,6 +103,8 @@ pub struct Tenant {
     pub ledger: Ledger,
     /// Linear memory and bodies in flight.
     pub memory: Arc<Account>,
+    /// What is stored, whoever stores it.
+    pub storage: Arc<Storage>,
     pub rate: RateLimiter,
     /// The usage that is on disk.
     stored_usage: Mutex<Usage>,
@@ -120,6 +124,7 @@ impl Tenant {
             ledger: Ledger::from_usage(usage),
             stored_usage: Mutex::new(usage.clone()),
             memory: Account::new("memory", quota.memory, Some(node_memory)),
+            storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
             virtual_time: AtomicU64::new(0),
             quota: RwLock::new(Arc::new(quota)),
@@ -297,6 +302,7 @@ impl Tenants {
         record.quota.apply(patch);
         self.metadata.commit(Batch::default().put(&record)?).await?;
         tenant.memory.set_limit(record.quota.memory);
+        tenant.storage.set_limit(record.quota.stored_bytes);
         *tenant.quota.writing() = Arc::new(record.quota);
         Ok(tenant)
     }

@@ -8,6 +8,8 @@
 //! - [`held`]: requests that are given up before they are answered
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
+//! - [`python`]: a Python with numpy and its friends
+//! - [`s3`]: a real S3 server that can be made to misbehave
 //! - [`sandbox`]: the sandbox without a server around it
 
 pub mod command;
@@ -16,5 +18,7 @@ pub mod guests;
 pub mod held;
 pub mod http;
 pub mod node;
+pub mod python;
+pub mod s3;
 pub mod sandbox;
 pub mod wire;

@@ -20,6 +20,7 @@ use crate::http::Client;
 pub struct Options {
     dev: bool,
     settings: Vec<String>,
+    environment: Vec<(String, String)>,
 }
 
 impl Options {
@@ -32,6 +33,12 @@ impl Options {
     /// A flag of `weft serve`, such as `("max-instances", "4")`.
     pub fn set(mut self, flag: &str, value: impl ToString) -> Self {
         self.settings.extend([format!("--{flag}"), value.to_string()]);
+        self
+    }
+
+    /// A variable of its environment.
+    pub fn with(mut self, variable: &str, value: &str) -> Self {
+        self.environment.push((variable.to_owned(), value.to_owned()));
         self
     }
 
@@ -70,6 +77,7 @@ impl Node {
             .args(&options.settings)
             .env_remove("WEFT_KEY")
             .env_remove("WEFT_URL")
+            .envs(options.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)
@@ -196,6 +204,11 @@ impl Node {
     pub fn descriptors(&self) -> Result<usize> {
         Ok(std::fs::read_dir(format!("/proc/{}/fd", self.pid().as_raw_nonzero()))?.count())
     }
+}
+
+/// The most bytes of a process that were ever in memory.
+pub fn most_resident(pid: Pid) -> Result<u64> {
+    status_field(pid, "VmHWM:").map(|kib| kib * 1024)
 }
 
 fn status_field(pid: Pid, name: &str) -> Result<u64> {

@@ -1,10 +1,12 @@
 //! End-to-end tests, one binary: real nodes, real clients, real components.
 
 mod end_to_end {
+    mod blobs;
     mod cancel;
     mod command_line;
     mod components;
     mod contract;
+    mod data;
     mod durability;
     mod fairness;
     mod hostile;

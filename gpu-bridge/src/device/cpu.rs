@@ -33,6 +33,7 @@ mod sparse;
 pub(crate) use memory::scratch_floats;
 use memory::{HostMemory, Input, Output};
 pub use shared::{GRACE, QUANTUM, SharedCpu};
+pub use simd::vectorized;
 
 /// The machine's cores as a device.
 #[derive(Debug, Default)]
@@ -64,6 +65,16 @@ impl Device for Cpu {
 
     fn write(&self, memory: &dyn Memory, offset: usize, bytes: &[u8]) -> Result<()> {
         HostMemory::of(memory, "write")?.write(offset, bytes)
+    }
+
+    fn write_with(
+        &self,
+        memory: &dyn Memory,
+        offset: usize,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<()> {
+        HostMemory::of(memory, "write")?.write_with(offset, bytes, fill)
     }
 
     fn read(&self, memory: &dyn Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use weft_gpu::{Context, DType, Error, Limits};
 
-use crate::{context, gpu};
+use crate::{context, cpu, gpu};
 
 #[test]
 fn bytes_come_back_as_they_went() {
@@ -15,6 +15,31 @@ fn bytes_come_back_as_they_went() {
     let bytes: Vec<u8> = (0..1013_u32).map(|i| (i % 251) as u8).collect();
     assert_eq!(context.tensor(&[bytes.len()], &bytes).unwrap().to_vec::<u8>().unwrap(), bytes);
     assert_eq!(gpu.stats().uncaptured_errors, 0);
+}
+
+#[test]
+fn tensors_hold_what_they_were_filled_with() {
+    let gpu = gpu();
+    for context in [context(&gpu), cpu()] {
+        for count in [0, 1, 1013] {
+            let words: Vec<i32> = (0..count).map(|i| i * 3 - 7).collect();
+            let fill = |out: &mut [i32]| {
+                out.copy_from_slice(&words);
+                Ok::<(), Error>(())
+            };
+            let tensor = context.tensor_with(&[words.len()], fill).unwrap();
+            assert_eq!(tensor.to_vec::<i32>().unwrap(), words);
+        }
+    }
+}
+
+#[test]
+fn a_filling_that_fails_gives_its_error_and_no_tensor() {
+    let gpu = gpu();
+    for context in [context(&gpu), cpu()] {
+        let filled = context.tensor_with(&[4], |_: &mut [f32]| Err(Error::Cancelled));
+        assert_eq!(filled.err(), Some(Error::Cancelled));
+    }
 }
 
 #[test]

@@ -177,7 +177,7 @@ pub async fn delete_version(
     State(node): State<Arc<Node>>,
     Path((name, version)): Path<(String, String)>,
 ) -> Result<Json<FunctionView>, ApiError> {
-    Ok(Json(view(&*node.registry.delete_version(tenant.id, &name, &version).await?)))
+    Ok(Json(view(&*node.registry.delete_version(&tenant, &name, &version).await?)))
 }
 
 /// Go back to the version that ran before, or to a given one. It takes effect at once.

@@ -6,13 +6,15 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
 use super::types::Problem;
+use crate::catalog::CatalogError;
+use crate::digest::BadDigest;
 use crate::logs::invocation_id;
 use crate::meta::MetaError;
 use crate::names::BadName;
 use crate::node::{DeleteError, InvokeFailure};
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
-use crate::tenant::{OverLimit, TenantError};
+use crate::tenant::{OverLimit, StorageFull, TenantError};
 
 /// The prefix of a problem's type.
 pub const TYPE_PREFIX: &str = "urn:weft:problem:";
@@ -55,6 +57,7 @@ kinds! {
     Conflict = "conflict", CONFLICT, "That does not fit what is there";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE, "The request is too large";
     InvalidComponent = "invalid-component", UNPROCESSABLE_ENTITY, "The component cannot be run";
+    InvalidData = "invalid-data", UNPROCESSABLE_ENTITY, "The files cannot be used";
     CompileLimit = "compile-limit", UNPROCESSABLE_ENTITY, "Compiling the component takes too much";
     FunctionError = "function-error", UNPROCESSABLE_ENTITY, "The function answered with an error";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS, "Too many requests";
@@ -169,6 +172,7 @@ impl From<RegistryError> for ApiError {
             }
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            RegistryError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
             RegistryError::Compile(error) => Self::from(error),
             RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),
@@ -181,7 +185,34 @@ impl From<DeleteError> for ApiError {
         match error {
             DeleteError::Tenant(error) => error.into(),
             DeleteError::Registry(error) => error.into(),
+            DeleteError::Catalog(error) => error.into(),
         }
+    }
+}
+
+impl From<CatalogError> for ApiError {
+    fn from(error: CatalogError) -> Self {
+        let text = error.to_string();
+        match error {
+            CatalogError::NotFound { .. } => Self::new(Kind::NotFound, text),
+            CatalogError::Exists { .. }
+            | CatalogError::Changed { .. }
+            | CatalogError::Incomplete { .. }
+            | CatalogError::TenantDeleted => Self::new(Kind::Conflict, text),
+            CatalogError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            CatalogError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
+            CatalogError::Invalid(_) => Self::new(Kind::InvalidRequest, text),
+            CatalogError::Refused(_) | CatalogError::Mismatch { .. } => Self::new(Kind::InvalidData, text),
+            CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
+            CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
+            CatalogError::Blob(_) | CatalogError::Meta(_) | CatalogError::Io { .. } => Self::internal(&text),
+        }
+    }
+}
+
+impl From<BadDigest> for ApiError {
+    fn from(error: BadDigest) -> Self {
+        Self::new(Kind::InvalidRequest, error.to_string())
     }
 }
 

@@ -26,7 +26,7 @@ fn view(node: &Node, tenant: &Tenant) -> TenantView {
         usage: tenant.ledger.usage(),
         now: TenantNow {
             functions: node.registry.list(tenant.id).len(),
-            stored_bytes: node.registry.stored_bytes(tenant.id),
+            stored_bytes: tenant.storage.used(),
             memory: tenant.memory.used(),
         },
     }

@@ -173,3 +173,164 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invocation: Option<String>,
 }
+
+/// A file that is to be uploaded.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UploadRequest {
+    /// Of the whole file, `sha256:…`.
+    pub digest: String,
+    /// Its bytes.
+    pub size: u64,
+}
+
+/// How far an upload has come.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UploadView {
+    pub digest: String,
+    pub size: u64,
+    /// Bytes of each part but the last.
+    pub part_bytes: u64,
+    /// How many parts there are.
+    pub parts: usize,
+    /// Those that have not come; the first part is 0.
+    pub missing: Vec<usize>,
+}
+
+/// A data set.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DataSetView {
+    pub name: String,
+    /// The digest of the newest version, `sha256:…`.
+    pub version: String,
+    /// RFC 3339.
+    pub created_at: String,
+    /// RFC 3339.
+    pub updated_at: String,
+    /// Samples to train on.
+    pub train: u64,
+    /// Samples to test with.
+    pub test: u64,
+    /// How many versions there are.
+    pub versions: usize,
+    /// Bytes of all versions, what they share counted once.
+    pub stored_bytes: u64,
+}
+
+/// A page of data sets.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DataSetList {
+    pub datasets: Vec<DataSetView>,
+    /// Give this as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// All about a data set.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DataSetDetail {
+    pub dataset: DataSetView,
+    /// The version that this is about.
+    pub shown: String,
+    /// `dense` or `sparse`.
+    pub kind: String,
+    /// The type that features are kept in.
+    pub element: String,
+    /// Of one sample.
+    pub shape: Vec<usize>,
+    /// What labels are.
+    pub labels: String,
+    /// How many classes there are.
+    pub classes: usize,
+    pub class_names: Vec<String>,
+    /// What is done to features when batches are made.
+    pub transform: String,
+    /// The rule that made the samples, where a program did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synthetic: Option<String>,
+    pub train: SplitView,
+    pub test: SplitView,
+    pub statistics: StatisticsView,
+    /// The first samples, as text.
+    pub preview: String,
+    /// Oldest first.
+    pub versions: Vec<DataSetVersionView>,
+}
+
+/// The samples to train on, or those to test with.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct SplitView {
+    pub count: u64,
+    pub blocks: usize,
+    pub bytes: u64,
+    /// Samples of each class.
+    pub classes: Vec<u64>,
+}
+
+/// Moments of the features of the samples to train on, by channel or column: the first few.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct StatisticsView {
+    /// How many channels or columns there are.
+    pub groups: usize,
+    pub mean: Vec<f64>,
+    pub deviation: Vec<f64>,
+    pub low: Vec<f32>,
+    pub high: Vec<f32>,
+}
+
+/// A version of a data set.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DataSetVersionView {
+    pub version: String,
+    pub created_at: String,
+    pub train: u64,
+    pub test: u64,
+}
+
+/// Which upload is to become a model.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRequest {
+    /// Its digest.
+    pub upload: String,
+}
+
+/// A model.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ModelView {
+    pub name: String,
+    /// Of the file, `sha256:…`.
+    pub digest: String,
+    pub size: u64,
+    pub tensors: usize,
+    /// Numbers in all tensors.
+    pub parameters: u64,
+    /// RFC 3339.
+    pub created_at: String,
+}
+
+/// A page of models.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ModelList {
+    pub models: Vec<ModelView>,
+    /// Give this as `after` for the next page; absent on the last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+/// All about a model.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ModelDetail {
+    pub model: ModelView,
+    /// What its file says: function, step, hyper-parameters, metrics, data set.
+    pub metadata: std::collections::BTreeMap<String, String>,
+    pub tensors: Vec<TensorView>,
+}
+
+/// A tensor of a model.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct TensorView {
+    pub name: String,
+    pub dtype: String,
+    pub shape: Vec<usize>,
+}

@@ -1,30 +1,20 @@
 //! Blobs as files: `blobs/ab/cdef…`, by the hexadecimal digits of their digest.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use async_trait::async_trait;
-use tokio::io::AsyncRead;
+use bytes::Bytes;
 
-use super::{BlobError, BlobStore};
+use super::BlobError;
 use crate::digest::Digest;
 
-/// A folder of blobs, on the same file system as the staging folder.
-pub struct LocalBlobs {
-    root: PathBuf,
-}
-
-impl LocalBlobs {
-    pub fn new(root: PathBuf) -> Self {
-        Self { root }
-    }
-
-    pub fn path(&self, digest: &Digest) -> PathBuf {
-        let hex = digest.hex();
-        let (first, rest) = hex.split_at(2);
-        self.root.join(first).join(rest)
-    }
+pub(super) fn path(root: &Path, digest: &Digest) -> PathBuf {
+    let hex = digest.hex();
+    let (first, rest) = hex.split_at(2);
+    root.join(first).join(rest)
 }
 
 fn io_error(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> BlobError {
@@ -46,8 +36,67 @@ pub fn publish_file(staged: &Path, place: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Whatever is not named like a blob is not one, and is left alone.
-fn list(root: &Path) -> io::Result<Vec<Digest>> {
+/// Makes sure that a blob of this size, if it is there, stays there: whoever put it there may not have come to that.
+fn is_there(place: &Path, size: u64) -> io::Result<bool> {
+    let file = match File::open(place) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    if file.metadata()?.len() != size {
+        return Ok(false);
+    }
+    file.sync_all()?;
+    let folder = place.parent().unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()?;
+    File::open(folder.parent().unwrap_or(Path::new(".")))?.sync_all()?;
+    Ok(true)
+}
+
+pub(super) fn publish(staged: &Path, place: &Path, digest: &Digest) -> Result<(), BlobError> {
+    let found = Digest::of_file(staged).map_err(io_error("reading", staged))?;
+    if found != *digest {
+        return Err(BlobError::Mismatch { claimed: *digest, found });
+    }
+    let size = staged.metadata().map_err(io_error("looking at", staged))?.len();
+    if is_there(place, size).map_err(io_error("looking at", place))? {
+        return Ok(());
+    }
+    publish_file(staged, place).map_err(io_error("publishing", place))
+}
+
+pub(super) fn publish_bytes(bytes: &[u8], staging: &Path, place: &Path) -> Result<(), BlobError> {
+    if is_there(place, bytes.len() as u64).map_err(io_error("looking at", place))? {
+        return Ok(());
+    }
+    let stage = || {
+        let mut staged = tempfile::Builder::new().prefix("blob-").tempfile_in(staging)?;
+        staged.write_all(bytes)?;
+        Ok(staged.into_temp_path())
+    };
+    let staged = stage().map_err(io_error("staging in", staging))?;
+    publish_file(&staged, place).map_err(io_error("publishing", place))
+}
+
+/// Reads a part of a blob on the caller's thread.
+pub(super) fn read(root: &Path, digest: &Digest, range: Range<u64>) -> Result<Bytes, BlobError> {
+    let path = path(root, digest);
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(BlobError::NotFound(*digest)),
+        Err(error) => return Err(io_error("opening", &path)(error)),
+    };
+    let size = file.metadata().map_err(io_error("looking at", &path))?.len();
+    // Before anything is allocated for it.
+    if range.start > range.end || range.end > size {
+        return Err(BlobError::OutOfRange { digest: *digest, range, size });
+    }
+    let mut bytes = vec![0; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).map_err(io_error("reading", &path))?;
+    Ok(bytes.into())
+}
+
+pub(super) fn list(root: &Path) -> io::Result<Vec<Digest>> {
     let mut digests = Vec::new();
     for folder in std::fs::read_dir(root)? {
         let folder = folder?;
@@ -55,78 +104,10 @@ fn list(root: &Path) -> io::Result<Vec<Digest>> {
             continue;
         }
         for file in std::fs::read_dir(folder.path())? {
-            let hex = [folder.file_name(), file?.file_name()].map(|part| part.to_string_lossy().into_owned()).concat();
-            digests.extend(hex.parse::<Digest>());
+            let file = file?;
+            let hex = [folder.file_name(), file.file_name()].map(|part| part.to_string_lossy().into_owned()).concat();
+            digests.extend(hex.parse().ok().filter(|digest| path(root, digest) == file.path()));
         }
     }
     Ok(digests)
-}
-
-#[async_trait]
-impl BlobStore for LocalBlobs {
-    async fn publish(&self, staged: &Path, digest: &Digest) -> Result<(), BlobError> {
-        let (staged, place) = (staged.to_owned(), self.path(digest));
-        let shown = place.clone();
-        let publish = tokio::task::spawn_blocking(move || publish_file(&staged, &place));
-        publish.await.map_err(io::Error::other).flatten().map_err(io_error("publishing", &shown))
-    }
-
-    async fn open(&self, digest: &Digest) -> Result<Box<dyn AsyncRead + Send + Unpin>, BlobError> {
-        let path = self.path(digest);
-        match tokio::fs::File::open(&path).await {
-            Ok(file) => Ok(Box::new(file)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(BlobError::NotFound(*digest)),
-            Err(error) => Err(io_error("opening", &path)(error)),
-        }
-    }
-
-    async fn size(&self, digest: &Digest) -> Result<u64, BlobError> {
-        let path = self.path(digest);
-        match tokio::fs::metadata(&path).await {
-            Ok(metadata) => Ok(metadata.len()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(BlobError::NotFound(*digest)),
-            Err(error) => Err(io_error("looking at", &path)(error)),
-        }
-    }
-
-    async fn list(&self) -> Result<Vec<Digest>, BlobError> {
-        let root = self.root.clone();
-        let list = tokio::task::spawn_blocking(move || list(&root));
-        list.await.map_err(io::Error::other).flatten().map_err(io_error("listing", &self.root))
-    }
-
-    async fn delete(&self, digest: &Digest) -> Result<(), BlobError> {
-        let path = self.path(digest);
-        match tokio::fs::remove_file(&path).await {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(io_error("deleting", &path)(error)),
-            _ => Ok(()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::AsyncReadExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn a_published_blob_is_read_back_until_it_is_deleted() {
-        let folder = tempfile::tempdir().unwrap();
-        let blobs = LocalBlobs::new(folder.path().join("blobs"));
-        let digest = Digest::of(b"weft");
-        assert!(matches!(blobs.open(&digest).await.err(), Some(BlobError::NotFound(_))));
-        for _ in 0..2 {
-            let staged = folder.path().join("staged");
-            std::fs::write(&staged, b"weft").unwrap();
-            blobs.publish(&staged, &digest).await.unwrap();
-            assert!(!staged.exists());
-        }
-        let mut bytes = Vec::new();
-        blobs.open(&digest).await.unwrap().read_to_end(&mut bytes).await.unwrap();
-        assert_eq!((bytes.as_slice(), blobs.size(&digest).await.unwrap()), (b"weft".as_slice(), 4));
-        blobs.delete(&digest).await.unwrap();
-        blobs.delete(&digest).await.unwrap();
-        assert!(blobs.size(&digest).await.is_err());
-    }
 }

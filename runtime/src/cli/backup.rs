@@ -10,6 +10,7 @@ use tempfile::NamedTempFile;
 
 use super::client::{Client, ClientError};
 use super::output::{Output, bytes};
+use crate::blob::BlobPlace;
 
 /// Every tar file ends with this many zeros.
 const TAR_END: usize = 1_024;
@@ -27,6 +28,15 @@ pub struct RestoreArgs {
     /// The data directory to make; it must hold no data yet
     #[arg(long, env = "WEFT_DATA_DIR", value_name = "FOLDER")]
     data_dir: PathBuf,
+    /// Where the node will keep its blobs: empty for the data directory, or `s3://BUCKET/PREFIX`
+    #[arg(long, env = "WEFT_BLOB_STORE", value_name = "PLACE", default_value = "")]
+    blob_store: String,
+    /// As the node's setting
+    #[arg(long, env = "WEFT_S3_ENDPOINT", value_name = "URL", default_value = "")]
+    s3_endpoint: String,
+    /// As the node's setting
+    #[arg(long, env = "WEFT_S3_REGION", value_name = "REGION", default_value = "")]
+    s3_region: String,
 }
 
 pub fn save(args: BackupArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
@@ -70,7 +80,8 @@ fn receive(from: &mut impl Read, to: &mut (impl Read + Write + Seek)) -> anyhow:
 }
 
 pub fn restore(args: RestoreArgs, out: &Output) -> anyhow::Result<()> {
-    let summary = crate::backup::restore(&args.file, &args.data_dir)?;
+    let place = BlobPlace::parse(&args.blob_store, &args.s3_endpoint, &args.s3_region)?;
+    let summary = crate::backup::restore(&args.file, &args.data_dir, &place)?;
     let sentence = format!(
         "restored {} records and {} components ({}); start a node with `--data-dir {}`",
         summary.records,

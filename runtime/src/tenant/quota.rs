@@ -53,8 +53,12 @@ macro_rules! quota {
 quota! {
     /// How many functions may be deployed.
     functions: u32 = 100,
-    /// Bytes of all versions of all functions.
-    stored_bytes: u64 = GIB,
+    /// How many data sets there may be.
+    datasets: u32 = 100,
+    /// How many models there may be.
+    models: u32 = 1_000,
+    /// Bytes of everything that is kept: functions, data sets, models, uploads.
+    stored_bytes: u64 = 16 * GIB,
     /// Bytes of one uploaded component.
     upload_bytes: u64 = 64 * MIB,
     /// Instances that run at once; further invocations queue.

@@ -20,17 +20,17 @@ const KILLS: u64 = 8;
 const DEPLOYERS: usize = 3;
 
 /// A generator for the moments at which nodes are killed. `WEFT_SEED` repeats a run, as far as timing can be repeated.
-struct Moments(u64);
+pub(super) struct Moments(u64);
 
 impl Moments {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64;
         let seed = std::env::var("WEFT_SEED").ok().map_or(Ok(now), |seed| seed.parse())?;
         eprintln!("WEFT_SEED={seed}");
         Ok(Self(seed))
     }
 
-    fn next(&mut self, below: u64) -> u64 {
+    pub(super) fn next(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         (mixed ^ (mixed >> 27)) % below

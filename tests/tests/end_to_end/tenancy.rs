@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
+use weft::digest::Digest;
 use weft_tests::components;
 use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options, eventually};
@@ -23,14 +24,24 @@ enum For {
 }
 
 const MAY: &[(&str, For)] = &[
+    ("append_dataset", For::Tenants),
     ("backup", For::Operator),
+    ("begin_upload", For::Tenants),
+    ("create_dataset", For::Tenants),
+    ("create_model", For::Tenants),
     ("create_tenant", For::Operator),
+    ("delete_dataset", For::Tenants),
     ("delete_function", For::Tenants),
+    ("delete_model", For::Tenants),
     ("delete_tenant", For::Operator),
+    ("delete_upload", For::Tenants),
     ("delete_version", For::Tenants),
     ("deploy", For::Tenants),
+    ("fetch_model", For::Tenants),
     ("invoke", For::Tenants),
+    ("list_datasets", For::Tenants),
     ("list_functions", For::Tenants),
+    ("list_models", For::Tenants),
     ("list_tenants", For::Operator),
     ("list_versions", For::Tenants),
     ("livez", For::Anybody),
@@ -40,19 +51,28 @@ const MAY: &[(&str, For)] = &[
     ("readyz", For::Anybody),
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
+    ("send_part", For::Tenants),
     ("set_quota", For::Operator),
+    ("show_dataset", For::Tenants),
     ("show_function", For::Tenants),
+    ("show_model", For::Tenants),
     ("show_tenant", For::Operator),
+    ("show_upload", For::Tenants),
     ("usage", For::Tenants),
 ];
 
-/// Operations on a function that the caller names, but for `deploy`, which makes it the caller's own.
-const ON_A_FUNCTION: usize = 7;
+/// What makes a thing that the caller names; every other operation needs it to be there.
+const MAKES: &[&str] = &["create_dataset", "create_model", "deploy"];
+/// The operations on functions, data sets, models and uploads that need them to be there.
+const ON_A_THING: usize = 7 + 3 + 3 + 3;
+
+/// What an upload of another tenant holds.
+const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";
 
 struct Operation {
     id: String,
     method: String,
-    /// With `{name}`, `{version}` and `{tenant}` in it.
+    /// With `{name}`, `{digest}`, `{index}`, `{version}` and `{tenant}` in it.
     path: String,
 }
 
@@ -75,8 +95,8 @@ impl Operation {
         decided.map(|(_, who)| *who).with_context(|| format!("nobody has decided who may `{}`", self.id))
     }
 
-    fn on_a_function(&self) -> bool {
-        self.path.contains("{name}") && self.id != "deploy"
+    fn on_a_thing(&self) -> bool {
+        ["{name}", "{digest}"].iter().any(|named| self.path.contains(named)) && !MAKES.contains(&self.id.as_str())
     }
 
     /// Asks for it with things that do not exist, so that nothing is changed.
@@ -84,10 +104,17 @@ impl Operation {
         self.ask_of(client, "absent")
     }
 
-    fn ask_of(&self, client: &Client, function: &str) -> Result<Answer> {
-        let path = self.path.replace("{name}", function).replace("{version}", "abc").replace("{tenant}", "absent");
+    /// Asks for it of what has this name, or is an upload whose content has this name.
+    fn ask_of(&self, client: &Client, name: &str) -> Result<Answer> {
+        let path = self.path.replace("{name}", name).replace("{digest}", &digest_of(name)).replace("{index}", "0");
+        let path = path.replace("{version}", "abc").replace("{tenant}", "absent");
         client.send(&self.method, &path, &[], b"")
     }
+}
+
+/// The digest of the upload that tests call by this name.
+fn digest_of(name: &str) -> String {
+    Digest::of(if name == "theirs" { THEIR_FILE } else { name.as_bytes() }).to_string()
 }
 
 /// Asks for everything that is for `who` and wants the given answer.
@@ -199,9 +226,11 @@ fn the_operator_may_use_no_route_of_tenants() -> Result<()> {
 }
 
 #[test]
-fn another_tenants_function_looks_like_one_that_does_not_exist() -> Result<()> {
+fn what_another_tenant_has_looks_like_what_does_not_exist() -> Result<()> {
     let node = Options::default().start()?;
-    node.tenant("one", json!({}))?.must_deploy("theirs", &components::echo()?)?;
+    let owner = node.tenant("one", json!({}))?;
+    owner.must_deploy("theirs", &components::echo()?)?;
+    furnish(&owner)?;
     let stranger = node.tenant("two", json!({}))?;
     // Without what changes from one moment to the next, and without the name.
     let seen = |operation: &Operation, name: &str| -> Result<_> {
@@ -210,14 +239,47 @@ fn another_tenants_function_looks_like_one_that_does_not_exist() -> Result<()> {
         let headers: BTreeMap<String, String> =
             answer.headers.iter().map(|(name, value)| (name.to_string(), format!("{value:?}"))).collect();
         let headers: Vec<_> = headers.into_iter().filter(|(name, _)| name != "date").collect();
-        Ok((headers, answer.text().replace(name, "NAME")))
+        Ok((headers, answer.text().replace(name, "NAME").replace(&digest_of(name), "DIGEST")))
     };
-    let operations: Vec<Operation> = Operation::all(&node)?.into_iter().filter(Operation::on_a_function).collect();
-    ensure!(operations.len() == ON_A_FUNCTION);
+    let operations: Vec<Operation> = Operation::all(&node)?.into_iter().filter(Operation::on_a_thing).collect();
+    ensure!(operations.len() == ON_A_THING);
     for operation in operations {
         let (theirs, absent) = (seen(&operation, "theirs")?, seen(&operation, "absent")?);
         ensure!(theirs == absent, "`{}`: {theirs:?} or {absent:?}", operation.id);
     }
+    Ok(())
+}
+
+/// A data set and a model called `theirs`, and an upload that is not used yet.
+fn furnish(client: &Client) -> Result<()> {
+    let put = |path: &str, wish: &Value| client.send("PUT", path, &[], &serde_json::to_vec(wish)?)?.json();
+    let upload = |bytes: &[u8]| -> Result<String> {
+        let digest = Digest::of(bytes).to_string();
+        client.post("/v1/uploads", &json!({ "digest": digest, "size": bytes.len() }))?.json()?;
+        client.send("PUT", &format!("/v1/uploads/{digest}/parts/0"), &[], bytes)?.json()?;
+        Ok(digest)
+    };
+    put("/v1/datasets/theirs", &json!({ "synthetic": { "kind": "binary20", "train": 5 } }))?;
+    // The smallest file of safetensors: no tensors at all.
+    put("/v1/models/theirs", &json!({ "upload": upload(b"\x02\0\0\0\0\0\0\0{}")? }))?;
+    upload(THEIR_FILE)?;
+    Ok(())
+}
+
+#[test]
+fn nothing_is_made_of_another_tenants_upload() -> Result<()> {
+    let node = Options::default().start()?;
+    furnish(&node.tenant("one", json!({}))?)?;
+    let stranger = node.tenant("two", json!({}))?;
+    let digest = digest_of("theirs");
+    let dataset = json!({ "train": [{ "features": { "upload": digest, "name": "theirs.csv" } }] });
+    for (path, wish) in [("/v1/datasets/mine", &dataset), ("/v1/models/mine", &json!({ "upload": digest }))] {
+        let answer = stranger.send("PUT", path, &[], &serde_json::to_vec(wish)?)?;
+        ensure!(answer.problem_kind()?.0 == "not-found", "{answer:?}");
+    }
+    // To begin the same upload tells nothing of what somebody else has sent of it.
+    let begun = stranger.post("/v1/uploads", &json!({ "digest": digest, "size": THEIR_FILE.len() }))?.json()?;
+    ensure!(begun["missing"] == json!([0]), "{begun}");
     Ok(())
 }
 
@@ -236,11 +298,17 @@ fn a_name_that_another_tenant_has_is_free() -> Result<()> {
 }
 
 #[test]
-fn a_list_holds_only_the_callers_functions() -> Result<()> {
+fn a_list_holds_only_what_the_caller_has() -> Result<()> {
     let node = Options::default().start()?;
-    node.tenant("one", json!({}))?.must_deploy("theirs", &components::echo()?)?;
-    let list = node.tenant("two", json!({}))?.get("/v1/functions")?.json()?;
-    ensure!(list["functions"] == json!([]), "{list}");
+    let owner = node.tenant("one", json!({}))?;
+    owner.must_deploy("theirs", &components::echo()?)?;
+    furnish(&owner)?;
+    let stranger = node.tenant("two", json!({}))?;
+    for things in ["functions", "datasets", "models"] {
+        let list = |client: &Client| client.get(&format!("/v1/{things}"))?.json();
+        ensure!(list(&owner)?[things].as_array().is_some_and(|owned| owned.len() == 1));
+        ensure!(list(&stranger)?[things] == json!([]), "{}", list(&stranger)?);
+    }
     Ok(())
 }
 

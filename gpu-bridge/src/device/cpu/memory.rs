@@ -55,6 +55,15 @@ impl HostMemory {
         Ok(())
     }
 
+    pub(super) fn write_with(&self, offset: usize, bytes: usize, fill: &mut dyn FnMut(&mut [u8])) -> Result<()> {
+        let _borrow = Borrow::exclusive(self, "write")?;
+        self.check("write", offset, bytes)?;
+        // SAFETY: within bounds, initialised since it was allocated as zeros, and nobody else uses the memory while the
+        // borrow lives.
+        fill(unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().add(offset), bytes) });
+        Ok(())
+    }
+
     pub(super) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<()> {
         let _borrow = Borrow::shared(self, "read")?;
         self.check("read", offset, bytes.len())?;

@@ -103,6 +103,16 @@ impl Device for Handle {
         self.cpu.write(memory, offset, bytes)
     }
 
+    fn write_with(
+        &self,
+        memory: &dyn Memory,
+        offset: usize,
+        bytes: usize,
+        fill: &mut dyn FnMut(&mut [u8]),
+    ) -> Result<()> {
+        self.cpu.write_with(memory, offset, bytes, fill)
+    }
+
     fn read(&self, memory: &dyn Memory, offset: usize, bytes: &mut [u8]) -> Result<()> {
         self.cpu.read(memory, offset, bytes)
     }

@@ -5,7 +5,7 @@
 
 /// Runs `body` with the widest vectors that this machine has.
 #[inline(always)]
-pub(super) fn vectorized<R>(body: impl FnOnce() -> R) -> R {
+pub fn vectorized<R>(body: impl FnOnce() -> R) -> R {
     struct Body<F>(F);
 
     impl<R, F: FnOnce() -> R> pulp::WithSimd for Body<F> {

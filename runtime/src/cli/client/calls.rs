@@ -9,9 +9,12 @@ use ureq::http::{HeaderMap, Method};
 use super::super::sse::Events;
 use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
-    DeployView, FunctionList, FunctionView, KeyRotated, LogList, NodeView, RollbackRequest, TenantCreated, TenantList,
-    TenantRequest, TenantView, VersionList,
+    DataSetDetail, DataSetList, DataSetView, DeployView, FunctionList, FunctionView, KeyRotated, LogList, ModelDetail,
+    ModelList, ModelRequest, ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest,
+    TenantView, UploadRequest, UploadView, VersionList,
 };
+use crate::catalog::spec::DataSetSpec;
+use crate::digest::Digest;
 use crate::names::Name;
 use crate::tenant::QuotaPatch;
 
@@ -19,6 +22,8 @@ use crate::tenant::QuotaPatch;
 const SOON: Wait = Wait::Whole(Duration::from_secs(60));
 /// For an upload, which is compiled before it is answered.
 const DEPLOY: Wait = Wait::Whole(Duration::from_secs(600));
+/// For a data set, whose files are read before it is answered.
+const BUILD: Wait = Wait::Whole(Duration::from_secs(3_600));
 /// A followed log that is silent for so long is asked for again, in case the connection died without a word.
 const SILENCE: Wait = Wait::EachRead(Duration::from_secs(60));
 /// For the next bytes of a backup.
@@ -121,6 +126,72 @@ impl Client {
         Ok(Events::new(BufReader::new(response.into_body().into_reader())))
     }
 
+    /// Begins an upload, or tells how far it has come.
+    pub fn begin_upload(&self, request: &UploadRequest) -> Result<UploadView, ClientError> {
+        self.change(Method::POST, "/v1/uploads".to_owned(), request)
+    }
+
+    pub fn send_part(&self, digest: &str, index: usize, part: &[u8]) -> Result<UploadView, ClientError> {
+        let headers = vec![
+            ("content-type", "application/octet-stream".to_owned()),
+            ("weft-digest", Digest::of(part).to_string()),
+        ];
+        let path = format!("/v1/uploads/{}/parts/{index}", escaped(digest));
+        self.json(Ask { method: Method::PUT, path, headers, body: Some(part), wait: DEPLOY })
+    }
+
+    pub fn delete_upload(&self, digest: &str) -> Result<(), ClientError> {
+        self.delete(format!("/v1/uploads/{}", escaped(digest)))
+    }
+
+    pub fn create_dataset(&self, name: &Name, spec: &DataSetSpec) -> Result<DataSetView, ClientError> {
+        self.change_within(Method::PUT, format!("/v1/datasets/{name}"), spec, BUILD)
+    }
+
+    pub fn append_dataset(&self, name: &Name, spec: &DataSetSpec) -> Result<DataSetView, ClientError> {
+        self.change_within(Method::POST, format!("/v1/datasets/{name}/append"), spec, BUILD)
+    }
+
+    /// One page.
+    pub fn datasets(&self, after: Option<&str>) -> Result<DataSetList, ClientError> {
+        self.get(format!("/v1/datasets{}", query(&[("after", owned(after))])))
+    }
+
+    /// `version` is the beginning of a digest.
+    pub fn dataset(&self, name: &Name, version: Option<&str>) -> Result<DataSetDetail, ClientError> {
+        self.get(format!("/v1/datasets/{name}{}", query(&[("version", owned(version))])))
+    }
+
+    pub fn delete_dataset(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/datasets/{name}"))
+    }
+
+    /// Makes an upload a model.
+    pub fn create_model(&self, name: &Name, upload: &str) -> Result<ModelView, ClientError> {
+        let request = ModelRequest { upload: upload.to_owned() };
+        self.change_within(Method::PUT, format!("/v1/models/{name}"), &request, BUILD)
+    }
+
+    /// One page.
+    pub fn models(&self, after: Option<&str>) -> Result<ModelList, ClientError> {
+        self.get(format!("/v1/models{}", query(&[("after", owned(after))])))
+    }
+
+    pub fn model(&self, name: &Name) -> Result<ModelDetail, ClientError> {
+        self.get(format!("/v1/models/{name}"))
+    }
+
+    /// The file of a model.
+    pub fn fetch_model(&self, name: &Name, format: &str) -> Result<Body, ClientError> {
+        let path = format!("/v1/models/{name}/file{}", query(&[("format", Some(format.to_owned()))]));
+        let response = self.send(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: STALLED })?;
+        Ok(response.into_body().into_reader())
+    }
+
+    pub fn delete_model(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/models/{name}"))
+    }
+
     /// The tenant that the key belongs to.
     pub fn usage(&self) -> Result<TenantView, ClientError> {
         self.get("/v1/usage".to_owned())
@@ -184,9 +255,19 @@ impl Client {
         path: String,
         body: &impl Serialize,
     ) -> Result<T, ClientError> {
+        self.change_within(method, path, body, SOON)
+    }
+
+    fn change_within<T: serde::de::DeserializeOwned>(
+        &self,
+        method: Method,
+        path: String,
+        body: &impl Serialize,
+        wait: Wait,
+    ) -> Result<T, ClientError> {
         let body = serde_json::to_vec(body).map_err(|error| ClientError::Cut(error.to_string()))?;
         let headers = vec![("content-type", "application/json".to_owned())];
-        self.json(Ask { method, path, headers, body: Some(&body), wait: SOON })
+        self.json(Ask { method, path, headers, body: Some(&body), wait })
     }
 }
 

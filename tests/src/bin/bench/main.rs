@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 mod cold_start;
+mod data;
 mod gpu;
 mod http;
 mod kernels;
@@ -44,6 +45,7 @@ type Bench = (&'static str, fn() -> Result<()>);
 
 const BENCHES: &[Bench] = &[
     ("cold_start", cold_start::run),
+    ("data", data::run),
     ("gpu", gpu::run),
     ("http", http::run),
     ("kernels", kernels::run),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use weft::digest::Digest;
 use weft_tests::components;
 use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options};
@@ -98,7 +99,51 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
     type Ask<'a> = (&'a str, &'a str, &'a str, &'a [u8], &'a [&'a Client]);
     let (anybody, all) = (&[&nobody][..], &[&nobody, &operator, &tenant][..]);
     let version = format!("/v1/functions/it/versions/{}", old.as_str().context("no version")?);
+    let file = b"label,x\n0,1\n1,2\n";
+    let upload = format!("/v1/uploads/{}", Digest::of(file));
+    let (part, absent) = (format!("{upload}/parts/0"), format!("/v1/uploads/{}", Digest::of(b"absent")));
+    let begin = json!({ "digest": Digest::of(file), "size": file.len() }).to_string();
+    let of_file =
+        json!({ "train": [{ "features": { "upload": Digest::of(file), "name": "x.csv" } }], "label": "label" })
+            .to_string();
+    let header = br#"{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}"#;
+    let weights = [&(header.len() as u64).to_le_bytes()[..], header, &[0; 4]].concat();
+    let begin_weights = json!({ "digest": Digest::of(&weights), "size": weights.len() }).to_string();
+    let weights_part = format!("/v1/uploads/{}/parts/0", Digest::of(&weights));
+    let model = json!({ "upload": Digest::of(&weights) }).to_string();
+    let no_model = json!({ "upload": Digest::of(file) }).to_string();
     let asks: &[Ask<'_>] = &[
+        ("POST", "/v1/uploads", "/v1/uploads", begin.as_bytes(), all),
+        ("POST", "/v1/uploads", "/v1/uploads", b"{}", all),
+        ("GET", &upload, "/v1/uploads/{digest}", b"", all),
+        ("GET", &absent, "/v1/uploads/{digest}", b"", all),
+        ("PUT", &part, "/v1/uploads/{digest}/parts/{index}", b"short", all),
+        ("PUT", &part, "/v1/uploads/{digest}/parts/{index}", file, all),
+        ("PUT", "/v1/datasets/set", "/v1/datasets/{name}", of_file.as_bytes(), all),
+        ("PUT", "/v1/datasets/set", "/v1/datasets/{name}", b"{}", all),
+        ("PUT", "/v1/datasets/Set", "/v1/datasets/{name}", of_file.as_bytes(), all),
+        ("POST", "/v1/datasets/set/append", "/v1/datasets/{name}/append", of_file.as_bytes(), all),
+        ("POST", "/v1/datasets/absent/append", "/v1/datasets/{name}/append", of_file.as_bytes(), all),
+        ("GET", "/v1/datasets", "/v1/datasets", b"", all),
+        ("GET", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
+        ("GET", "/v1/datasets/absent", "/v1/datasets/{name}", b"", all),
+        ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
+        ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
+        ("POST", "/v1/uploads", "/v1/uploads", begin_weights.as_bytes(), all),
+        ("PUT", &weights_part, "/v1/uploads/{digest}/parts/{index}", &weights, all),
+        ("PUT", "/v1/models/mine", "/v1/models/{name}", model.as_bytes(), all),
+        ("PUT", "/v1/models/mine", "/v1/models/{name}", no_model.as_bytes(), all),
+        ("PUT", "/v1/models/mine", "/v1/models/{name}", b"not json", all),
+        ("DELETE", &upload, "/v1/uploads/{digest}", b"", all),
+        ("DELETE", &absent, "/v1/uploads/{digest}", b"", all),
+        ("GET", "/v1/models", "/v1/models", b"", all),
+        ("GET", "/v1/models/mine", "/v1/models/{name}", b"", all),
+        ("GET", "/v1/models/absent", "/v1/models/{name}", b"", all),
+        ("GET", "/v1/models/mine/file", "/v1/models/{name}/file", b"", all),
+        ("GET", "/v1/models/mine/file?format=soup", "/v1/models/{name}/file", b"", all),
+        ("GET", "/v1/models/absent/file", "/v1/models/{name}/file", b"", all),
+        ("DELETE", "/v1/models/mine", "/v1/models/{name}", b"", all),
+        ("DELETE", "/v1/models/mine", "/v1/models/{name}", b"", all),
         ("GET", "/livez", "/livez", b"", anybody),
         ("GET", "/readyz", "/readyz", b"", anybody),
         ("GET", "/metrics", "/metrics", b"", all),

@@ -1,0 +1,186 @@
+//! Models: keep, list, look at, fetch, delete.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use futures_util::stream;
+use serde::Deserialize;
+use tokio::io::AsyncReadExt;
+use tokio::sync::mpsc;
+use utoipa::IntoParams;
+
+use super::auth::AsTenant;
+use super::functions::Page;
+use super::problem::{ApiError, Kind};
+use super::request::{Params, Pieces};
+use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
+use crate::catalog::{StoredModel, to_the_end};
+use crate::clock::rfc3339;
+use crate::model::export_npz;
+use crate::node::Node;
+
+const TAG: &str = "models";
+const PIECE: usize = 256 << 10;
+
+/// What a model is wanted as.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct As {
+    /// `safetensors`, as it is kept, or `npz`.
+    format: Option<String>,
+}
+
+fn view(model: &StoredModel) -> ModelView {
+    ModelView {
+        name: model.name.to_string(),
+        digest: model.digest.to_string(),
+        size: model.size,
+        tensors: model.tensors,
+        parameters: model.parameters,
+        created_at: rfc3339(model.created_ms),
+    }
+}
+
+/// Make an uploaded safetensors file a model.
+#[utoipa::path(
+    put, path = "/v1/models/{name}", tag = TAG, operation_id = "create_model", params(("name" = String, Path)),
+    request_body = ModelRequest,
+    responses((status = 201, body = ModelView), (status = 422, description = "The file is no model", body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn create(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    pieces: Pieces,
+) -> Result<(StatusCode, Json<ModelView>), ApiError> {
+    let wish: ModelRequest = pieces.json().await?;
+    let model = node.make_model(tenant, name.parse()?, wish.upload.parse()?).await?;
+    Ok((StatusCode::CREATED, Json(view(&model))))
+}
+
+/// List models by name.
+#[utoipa::path(
+    get, path = "/v1/models", tag = TAG, operation_id = "list_models", params(Page),
+    responses((status = 200, body = ModelList))
+)]
+pub async fn list(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Params(page): Params<Page>,
+) -> Json<ModelList> {
+    let (models, next) = page.of(node.catalog.models(tenant.id), |model| &model.name);
+    Json(ModelList { models: models.iter().map(|model| view(model)).collect(), next })
+}
+
+/// Look at a model: where it comes from, and its tensors.
+#[utoipa::path(
+    get, path = "/v1/models/{name}", tag = TAG, operation_id = "show_model", params(("name" = String, Path)),
+    responses((status = 200, body = ModelDetail), (status = 404, body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn show(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<ModelDetail>, ApiError> {
+    let model = node.catalog.model(tenant.id, &name)?;
+    let (meta, tensors) = node.catalog.model_meta(&model).await?;
+    let tensor = |tensor: crate::model::TensorInfo| TensorView {
+        name: tensor.name,
+        dtype: format!("{:?}", tensor.dtype).to_lowercase(),
+        shape: tensor.shape,
+    };
+    Ok(Json(ModelDetail {
+        model: view(&model),
+        metadata: meta.to_strings(),
+        tensors: tensors.into_iter().map(tensor).collect(),
+    }))
+}
+
+/// Fetch a model's file.
+#[utoipa::path(
+    get, path = "/v1/models/{name}/file", tag = TAG, operation_id = "fetch_model", params(("name" = String, Path), As),
+    responses((status = 200, description = "The file", body = Vec<u8>, content_type = "application/octet-stream"))
+)]
+pub async fn file(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    Params(wanted): Params<As>,
+) -> Result<Response, ApiError> {
+    let model = node.catalog.model(tenant.id, &name)?;
+    let kind = [(header::CONTENT_TYPE, "application/octet-stream")];
+    match wanted.format.as_deref() {
+        None | Some("safetensors") => {
+            let blob = node.catalog.read_model(&model).await?;
+            let length = [(header::CONTENT_LENGTH, model.size.to_string())];
+            let pieces = stream::unfold(Some(blob), |blob| async move {
+                let mut blob = blob?;
+                let mut piece = vec![0; PIECE];
+                match blob.read(&mut piece).await {
+                    Ok(0) => None,
+                    Ok(read) => {
+                        piece.truncate(read);
+                        Some((Ok(Bytes::from(piece)), Some(blob)))
+                    }
+                    Err(error) => Some((Err(error), None)),
+                }
+            });
+            Ok((kind, length, Body::from_stream(pieces)).into_response())
+        }
+        Some("npz") => {
+            let (pieces, received) = mpsc::channel(4);
+            // Opened first, so that a damaged file is an answer and not a torn one.
+            let mut model = node.catalog.open_model(&model).await?;
+            tokio::task::spawn_blocking(move || {
+                let written = export_npz(&mut model, io::BufWriter::with_capacity(PIECE, Sender(pieces.clone())));
+                if let Err(error) = written {
+                    // Breaks the answer off, so that the reader notices.
+                    pieces.blocking_send(Err(io::Error::other(error))).ok();
+                }
+            });
+            let pieces =
+                stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) });
+            Ok((kind, Body::from_stream(pieces)).into_response())
+        }
+        Some(other) => {
+            let text = format!("no format `{}`: use `safetensors` or `npz`", other.escape_debug());
+            Err(ApiError::new(Kind::InvalidRequest, text))
+        }
+    }
+}
+
+/// Writes to whoever fetches.
+struct Sender(mpsc::Sender<io::Result<Bytes>>);
+
+impl Write for Sender {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader has gone"))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Delete a model.
+#[utoipa::path(
+    delete, path = "/v1/models/{name}", tag = TAG, operation_id = "delete_model", params(("name" = String, Path)),
+    responses((status = 204), (status = 404, body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn delete(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    to_the_end(async move { node.catalog.delete_model(&tenant, &name).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

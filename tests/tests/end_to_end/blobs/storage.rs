@@ -1,0 +1,68 @@
+//! What a tenant stores is counted exactly, whatever happens.
+
+use std::thread;
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+use weft_tests::components::{self, marked};
+use weft_tests::node::Options;
+
+#[test]
+fn a_deploy_beyond_the_quota_is_refused_and_says_what_is_used() -> Result<()> {
+    let echo = components::echo()?;
+    let size = echo.len() as u64;
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({ "stored_bytes": size + 10 }))?;
+    tenant.must_deploy("echo", &echo)?;
+    let answer = tenant.deploy("echo", &marked(&echo, 1))?;
+    ensure!(answer.problem_kind()? == ("quota-exceeded".to_owned(), Some("stored_bytes".to_owned())), "{answer:?}");
+    ensure!(answer.text().contains(&size.to_string()), "{answer:?}");
+    ensure!(tenant.usage()?.now.stored_bytes == size);
+    Ok(())
+}
+
+#[test]
+fn what_is_deleted_makes_room() -> Result<()> {
+    let echo = components::echo()?;
+    let other = marked(&echo, 1);
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({ "stored_bytes": echo.len() + other.len() }))?;
+    tenant.must_deploy("echo", &echo)?;
+    let first = tenant.must_deploy("other", &other)?;
+    ensure!(tenant.deploy("third", &marked(&echo, 2))?.status >= 400, "{first}");
+    tenant.send("DELETE", "/v1/functions/other", &[], b"")?;
+    ensure!(tenant.usage()?.now.stored_bytes == echo.len() as u64);
+    tenant.must_deploy("third", &marked(&echo, 2))?;
+    Ok(())
+}
+
+#[test]
+fn what_is_stored_is_counted_again_after_a_kill() -> Result<()> {
+    let echo = components::echo()?;
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("echo", &echo)?;
+    tenant.must_deploy("echo", &marked(&echo, 1))?;
+    let before = tenant.usage()?.now.stored_bytes;
+    let node = node.kill_and_restart()?;
+    let tenant = weft_tests::http::Client::new(node.url(), tenant.key());
+    ensure!(before == (echo.len() + marked(&echo, 1).len()) as u64 && tenant.usage()?.now.stored_bytes == before);
+    Ok(())
+}
+
+#[test]
+fn deploys_at_once_never_share_the_last_room() -> Result<()> {
+    let echo = components::echo()?;
+    let size = marked(&echo, 0).len() as u64;
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({ "stored_bytes": 2 * size }))?;
+    let accepted = thread::scope(|scope| {
+        let deploy = |mark: u64| tenant.deploy(&format!("f{mark}"), &marked(&echo, mark)).map(|answer| answer.status);
+        let deploys: Vec<_> = (0..4).map(|mark| scope.spawn(move || deploy(mark))).collect();
+        let statuses = deploys.into_iter().map(|deploy| deploy.join().expect("a deploy panicked"));
+        statuses.collect::<Result<Vec<u16>>>()
+    })?;
+    ensure!(accepted.iter().filter(|&&status| status < 300).count() == 2, "{accepted:?}");
+    ensure!(tenant.usage()?.now.stored_bytes == 2 * size);
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! Models: what comes out is what went in.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+use weft::dataset::read::{self, Source};
+use weft::digest::Digest;
+use weft::model::{Dtype, Meta, TensorInfo, write};
+use weft_tests::http::{Answer, Client};
+use weft_tests::node::Options;
+
+use super::*;
+
+/// A model of two tensors with all that can be said of it.
+pub(super) fn model(step: u64) -> Result<Vec<u8>> {
+    let tensor =
+        |name: &str, shape: &[usize]| TensorInfo { name: name.to_owned(), dtype: Dtype::F32, shape: shape.to_vec() };
+    let tensors = [tensor("weight", &[3, 2]), tensor("bias", &[3])];
+    let floats = |values: &[f32]| Ok(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>());
+    let numbers = [floats(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), floats(&[0.5, 0.25, 0.125])];
+    let meta = Meta {
+        function: Some(Digest::of(b"function")),
+        step: Some(step),
+        metrics: BTreeMap::from([("accuracy".to_owned(), 0.5)]),
+        ..Meta::default()
+    };
+    let mut bytes = Vec::new();
+    write(&tensors, numbers.into_iter().map(|bytes: io::Result<Vec<u8>>| bytes), &meta, &mut bytes)?;
+    Ok(bytes)
+}
+
+pub(super) fn keep(client: &Client, name: &str, upload: &str) -> Result<Answer> {
+    client.send("PUT", &format!("/v1/models/{name}"), &[], &serde_json::to_vec(&json!({ "upload": upload }))?)
+}
+
+#[test]
+fn a_model_is_kept_shown_fetched_and_deleted() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    let file = model(7)?;
+    let digest = upload(&client, &file)?;
+    let answer = keep(&client, "it", &digest)?;
+    ensure!(answer.status == 201, "{answer:?}");
+    let expected = json!({ "name": "it", "digest": digest, "size": file.len(), "tensors": 2, "parameters": 9 });
+    let kept = answer.json()?;
+    for (key, value) in expected.as_object().into_iter().flatten() {
+        ensure!(kept[key] == *value, "`{key}`: {kept}");
+    }
+    ensure!(client.get("/v1/models")?.json()?["models"] == json!([kept]));
+    let shown = client.get("/v1/models/it")?.json()?;
+    ensure!(shown["model"] == kept && shown["metadata"]["weft.step"] == "7", "{shown:#}");
+    let tensors = json!([
+        { "name": "weight", "dtype": "f32", "shape": [3, 2] }, { "name": "bias", "dtype": "f32", "shape": [3] },
+    ]);
+    ensure!(shown["tensors"] == tensors, "{shown:#}");
+    ensure!(client.get("/v1/models/it/file")?.body == file);
+    ensure!(client.get("/v1/models/it/file?format=safetensors")?.body == file);
+    ensure!(client.get("/v1/models/it/file?format=soup")?.problem()?.status == 400);
+    // The upload has become the model: one file, charged once.
+    ensure!(stored(&client)? == file.len() as u64);
+    disk_holds_what_is_charged(&node, &client)?;
+    ensure!(keep(&client, "it", &digest)?.status == 409);
+    ensure!(delete(&client, "/v1/models/it")? == 204 && delete(&client, "/v1/models/it")? == 404);
+    ensure!(client.get("/v1/models/it/file")?.status == 404);
+    ensure!(stored(&client)? == 0);
+    disk_holds_what_is_charged(&node, &client)
+}
+
+#[test]
+fn a_model_can_be_fetched_as_npz() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    keep(&client, "it", &upload(&client, &model(1)?)?)?.json()?;
+    let npz = client.get("/v1/models/it/file?format=npz")?.body;
+    ensure!(npz.starts_with(b"PK\x03\x04"));
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("it.npz");
+    fs::write(&path, &npz)?;
+    // Read as rows with a label each.
+    let mut options = read::Options::default();
+    options.arrays.features = Some("weight".to_owned());
+    options.arrays.labels = Some("bias".to_owned());
+    let samples = read::open(&Source { name: "it.npz".to_owned(), path }, None, &options)?;
+    ensure!(samples.features().width() == 2, "{:?}", samples.features());
+    Ok(())
+}
+
+#[test]
+fn a_file_that_is_no_model_is_refused_and_stays_an_upload() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    let whole = model(1)?;
+    let mut lying = whole.clone();
+    lying[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    for broken in [&b"soup"[..], &whole[..whole.len() - 1], &whole[..20], &lying] {
+        let digest = upload(&client, broken)?;
+        let answer = keep(&client, "broken", &digest)?;
+        ensure!(answer.status == 422 && answer.problem_kind()?.0 == "invalid-data", "{answer:?}");
+        ensure!(client.get("/v1/models/broken")?.status == 404);
+        ensure!(delete(&client, &format!("/v1/uploads/{digest}"))? == 204);
+    }
+    ensure!(client.get("/v1/models")?.json()?["models"] == Value::Array(Vec::new()));
+    ensure!(stored(&client)? == 0);
+    disk_holds_what_is_charged(&node, &client)
+}
