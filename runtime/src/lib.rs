@@ -11,6 +11,7 @@
 //! - [`catalog`]: uploads become data sets and models
 //! - [`dataset`]: files in, shards and batches out
 //! - [`model`]: what training leaves behind, as files that other tools open
+//! - [`train`]: a trainer, a data set and a device in, a model out
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
@@ -42,4 +43,5 @@ pub mod registry;
 pub mod sandbox;
 pub mod server;
 pub mod tenant;
+pub mod train;
 pub mod units;

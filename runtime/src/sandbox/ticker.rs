@@ -2,14 +2,16 @@
 //!
 //! It sleeps while nothing runs, so that an idle node uses no CPU.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::Engine;
+use weft_gpu::Cancel;
 
 use super::turns::Turns;
+use crate::locks::Lock;
 
 /// How long a guest computes before it is interrupted to see whether it should go on.
 pub const EPOCH: Duration = Duration::from_millis(1);
@@ -24,6 +26,7 @@ struct State {
     running: AtomicU64,
     asleep: AtomicBool,
     stop: AtomicBool,
+    watched: Mutex<Vec<Weak<Watched>>>,
 }
 
 /// Ticks an engine's epoch while guests run.
@@ -35,6 +38,34 @@ pub struct Ticker {
 /// A guest that needs the epoch.
 pub struct Ticking(Arc<State>);
 
+/// What stops kernels when a call's time is over: no epoch reaches into the host.
+pub struct Watched {
+    until: Mutex<Option<Instant>>,
+    cancel: Cancel,
+}
+
+impl Watched {
+    /// From now on, until the result is dropped, kernels are stopped at this moment.
+    pub fn until(&self, moment: Instant) -> Watching<'_> {
+        *self.until.locked() = Some(moment);
+        Watching(self)
+    }
+
+    fn look(&self, now: Instant) {
+        if self.until.locked().take_if(|moment| *moment <= now).is_some() {
+            self.cancel.cancel();
+        }
+    }
+}
+
+pub struct Watching<'a>(&'a Watched);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        *self.0.until.locked() = None;
+    }
+}
+
 impl Ticker {
     pub fn start(engine: Engine, turns: Arc<Turns>) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
@@ -42,6 +73,13 @@ impl Ticker {
         let handle =
             thread::Builder::new().name("weft-epoch".to_owned()).spawn(move || tick(&engine, &turns, &shared))?;
         Ok(Self { state, thread: handle.thread().clone() })
+    }
+
+    /// Looks after what `cancel` stops, for as long as the result is held. It only ticks while there are guests.
+    pub fn watch(&self, cancel: Cancel) -> Arc<Watched> {
+        let watched = Arc::new(Watched { until: Mutex::default(), cancel });
+        self.state.watched.locked().push(Arc::downgrade(&watched));
+        watched
     }
 
     /// Keeps the epoch going until the result is dropped.
@@ -68,6 +106,20 @@ impl Drop for Ticker {
     }
 }
 
+impl State {
+    fn look(&self) {
+        let mut watched = self.watched.locked();
+        if watched.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        watched.retain(|watched| {
+            let watched = watched.upgrade();
+            watched.inspect(|watched| watched.look(now)).is_some()
+        });
+    }
+}
+
 fn tick(engine: &Engine, turns: &Turns, state: &State) {
     let (mut idle, mut seen) = (0, 0);
     while !state.stop.load(Ordering::SeqCst) {
@@ -78,6 +130,7 @@ fn tick(engine: &Engine, turns: &Turns, state: &State) {
             thread::sleep(EPOCH);
             engine.increment_epoch();
             turns.relieve();
+            state.look();
             continue;
         }
         // Announce the sleep before looking once more: a guest that comes now either is seen or sees it.
