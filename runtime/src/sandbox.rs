@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
+use weft_gpu::Context;
 
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
-use crate::host::tensor::MAX_TENSORS;
+use crate::host::tensor::{Compute, MAX_TENSORS};
 use crate::logs::{Level, LogSink};
 use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 
@@ -67,6 +68,11 @@ impl Loaded {
         &self.imports
     }
 
+    /// Whether it computes with tensors.
+    pub fn needs_device(&self) -> bool {
+        self.imports.iter().any(|import| import.starts_with("weft:train/tensor@"))
+    }
+
     /// Whether it trains, and does not answer requests.
     pub fn is_trainer(&self) -> bool {
         matches!(self.export, Export::Trainer(_))
@@ -86,6 +92,8 @@ pub struct Call {
     pub charge: Charge,
     pub facts: Facts,
     pub log: LogSink,
+    /// Where it computes, if it does.
+    pub context: Option<Context>,
 }
 
 /// What a function answered, with its bytes counted.
@@ -193,7 +201,8 @@ impl Sandbox {
         let clock = Arc::new(TurnClock::default());
         let tenant = call.tenant.clone();
         let ticking = self.ticker.guest();
-        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone());
+        let watched = call.context.as_ref().map(|context| self.ticker.watch(context.cancel().clone()));
+        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone(), watched);
         let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
             let finished = run.await;
             drop((permit, ticking));
@@ -239,8 +248,9 @@ async fn run(
     call: Call,
     limits: SandboxLimits,
     clock: Arc<TurnClock>,
+    watched: Option<Arc<ticker::Watched>>,
 ) -> Finished {
-    let Call { tenant, request, mut charge, facts, log } = call;
+    let Call { tenant, request, mut charge, facts, log, context } = call;
     let quota = tenant.quota();
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
@@ -253,7 +263,14 @@ async fn run(
     let meter = Meter::new(tenant.clone(), memory);
     let bytes_in = request.body.len() as u64;
     let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
-    let mut store = new_store(&engine, HostState::new(meter, job), &limits);
+    let seed = job.facts.seed;
+    let mut state = HostState::new(meter, job);
+    if let Some(context) = context {
+        state.compute = Compute::on(context);
+        state.compute.draws.seed = seed;
+    }
+    let _watching = watched.as_ref().map(|watched| watched.until(started + wall));
+    let mut store = new_store(&engine, state, &limits);
     store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms));
     let mut cold_start = Duration::ZERO;
     let answer = tokio::time::timeout(wall, async {

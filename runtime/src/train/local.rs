@@ -11,14 +11,13 @@ use weft_gpu::{Context, Crew, Lease, Pool, Request};
 
 use super::worker::WorkerSetup;
 use crate::config::{Options, Settings};
+use crate::devices::TAPE_NODES;
 use crate::digest::Digest;
 use crate::logs::LogBook;
 use crate::names::Name;
 use crate::sandbox::{Compiler, Loaded, Sandbox, SandboxLimits};
 use crate::tenant::{Account, Quota, Tenant, TenantId};
 
-/// Operations that one step may record.
-pub const TAPE_NODES: usize = 1 << 20;
 /// Of a device's memory, what training here takes for itself.
 const MEMORY_SHARE: f64 = 0.5;
 
