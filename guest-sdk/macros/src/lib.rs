@@ -105,13 +105,13 @@ fn export(options: &Options, function: &ItemFn) -> syn::Result<Tokens> {
             #[cfg(target_arch = "wasm32")]
             const _: () = {
                 struct Task;
-                impl ::weft_sdk::bindings::Guest for Task {
+                impl ::weft_sdk::bindings::task::Guest for Task {
                     fn handle(request: ::weft_sdk::Request) -> ::weft_sdk::Result<::weft_sdk::Response> {
                         #log_panics
                         #name(request)
                     }
                 }
-                ::weft_sdk::bindings::export_task!(Task);
+                ::weft_sdk::bindings::task::export_task!(Task);
             };
         };
     })
