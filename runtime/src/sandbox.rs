@@ -15,8 +15,8 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 use weft_gpu::Context;
 
-use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
 use crate::host::tensor::{Compute, MAX_TENSORS};
+use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
 use crate::logs::{Level, LogSink};
 use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 

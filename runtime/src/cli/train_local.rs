@@ -206,7 +206,8 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
         steps: args.steps,
         traits: description.traits,
     };
-    let samples = data.as_ref().map(|(name, made)| Data { name, manifest: &made.manifest, blocks: made.blocks.clone() });
+    let samples =
+        data.as_ref().map(|(name, made)| Data { name, manifest: &made.manifest, blocks: made.blocks.clone() });
     let start = std::time::Instant::now();
     let mut shown = Shown::new(args.epochs, out);
     tokio::spawn({

@@ -318,14 +318,7 @@ impl Host for HostState {
         })
     }
 
-    fn max_pool2d(
-        &mut self,
-        x: Arg,
-        kernel: (u32, u32),
-        stride: (u32, u32),
-        padding: (u32, u32),
-        ceil: bool,
-    ) -> Given {
+    fn max_pool2d(&mut self, x: Arg, kernel: (u32, u32), stride: (u32, u32), padding: (u32, u32), ceil: bool) -> Given {
         self.of(&x, |x| x.max_pool2d(window(kernel, stride, padding, ceil, false)))
     }
 

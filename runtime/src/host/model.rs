@@ -7,7 +7,7 @@ use weft_gpu::{Shape, op};
 use super::HostState;
 use super::bindings::weft::train::model::{Error, Host, Initial, Optimizer, Role};
 use super::tensor::{Handle, sizes};
-use crate::train::declared::{self, DeclareError, Declaration, Plan};
+use crate::train::declared::{self, Declaration, DeclareError, Plan};
 
 impl From<Role> for declared::Role {
     fn from(role: Role) -> Self {

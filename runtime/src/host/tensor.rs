@@ -261,7 +261,12 @@ impl HostTensor for HostState {
 }
 
 impl Host for HostState {
-    fn create(&mut self, ty: TensorType, dimensions: Vec<u32>, bytes: Vec<u8>) -> Result<Result<Resource<Handle>, Error>> {
+    fn create(
+        &mut self,
+        ty: TensorType,
+        dimensions: Vec<u32>,
+        bytes: Vec<u8>,
+    ) -> Result<Result<Resource<Handle>, Error>> {
         self.give(|host| {
             let (dtype, sizes) = (DType::from(ty), sizes(&dimensions));
             let shape = weft_gpu::Shape::new(&sizes)?;
@@ -315,6 +320,9 @@ impl Draws {
             return Err(Error::Quota(format!("more than {} random tensors in one call", Self::MOST)));
         }
         self.drawn += 1;
-        Ok(weft_gpu::op::Stream { seed: self.seed, offset: self.step.wrapping_mul(Self::MOST).wrapping_add(self.drawn) })
+        Ok(weft_gpu::op::Stream {
+            seed: self.seed,
+            offset: self.step.wrapping_mul(Self::MOST).wrapping_add(self.drawn),
+        })
     }
 }

@@ -257,7 +257,8 @@ mod tests {
     #[test]
     fn what_cannot_be_declared_is_refused() {
         let mut plan = plan(&["a"]);
-        let mut refused = |name: &str, initial| plan.declare(declaration(name, Role::Local, &[1], initial)).unwrap_err();
+        let mut refused =
+            |name: &str, initial| plan.declare(declaration(name, Role::Local, &[1], initial)).unwrap_err();
         assert_eq!(refused("a", RANDOM), DeclareError::Twice("a".to_owned()));
         assert!(matches!(refused("", RANDOM), DeclareError::Name(_)));
         assert!(matches!(refused("a b", RANDOM), DeclareError::Name(_)));

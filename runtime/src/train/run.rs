@@ -180,13 +180,7 @@ fn worker_counts(worker: &Worker) -> bool {
     worker.declared().is_some_and(|declared| declared.plan().has_statistics())
 }
 
-fn open(
-    worker: &Worker,
-    data: &Data<'_>,
-    part: Part,
-    schedule: &Schedule,
-    epoch: u64,
-) -> Result<Batches, BatchError> {
+fn open(worker: &Worker, data: &Data<'_>, part: Part, schedule: &Schedule, epoch: u64) -> Result<Batches, BatchError> {
     let plan = Plan { seed: worker.seed(), epoch, shuffle: part == Part::Train, ..Plan::default() };
     let source = Source { name: data.name, manifest: data.manifest, part, blocks: data.blocks.clone() };
     Batches::start(source, Options::new(plan, schedule.batch), worker.context())
