@@ -50,6 +50,9 @@ pub fn export(arguments: Tokens, item: Tokens) -> syn::Result<Tokens> {
     let log_panics = if has("silent_panics") { quote!() } else { quote!(::weft_sdk::__private::log_panics();) };
     Ok(quote! {
         #implementation
+        // Off wasm nobody exports it, but it is not dead code.
+        const _: fn(::std::vec::Vec<::weft_sdk::hyper::Setting>) -> ::weft_sdk::Result<()> =
+            |settings| ::weft_sdk::trainer::Instance::<#trainer>::new().init(settings);
         // Elsewhere these would be symbols that nobody calls, and that clash when two functions meet in one program.
         #[cfg(target_arch = "wasm32")]
         const _: () = {

@@ -13,7 +13,6 @@ fn missing<T>() -> Result<T> {
 macro_rules! absent {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {
         $(
-            #[expect(clippy::too_many_arguments, reason = "the contract's own")]
             pub fn $name($($argument: $type),*) -> Result<$result> {
                 $(let _ = $argument;)*
                 missing()
