@@ -109,7 +109,7 @@ async fn the_first_losses_are_those_of_pytorch() -> Result<()> {
         let mut training = Training::of(&format!("functions/{}", case.function)).await?;
         (training.threads, training.device_memory) = (2, 4 << 30);
         let stored = case.stored()?;
-        ensure!(stored.losses.len() == case.tolerance.len());
+        ensure!(stored.losses.len() >= 2, "{} has {} losses", case.kind, stored.losses.len());
         let losses = case.losses(&training, stored.losses.len()).await?;
         agree(&case.kind.to_string(), &losses, &stored.losses, &case.tolerance)?;
     }
@@ -166,7 +166,7 @@ print(json.dumps([list(it.coef_[0]), list(it.intercept_)]))
     );
     let theirs: [Vec<f64>; 2] = serde_json::from_str(&python::run(&script, Path::new("."))?)?;
     let training = Training::of(&format!("functions/{function}")).await?;
-    let parameters = [("features", "8"), ("momentum", "0"), ("weight_decay", "0")];
+    let parameters = [("features", "8"), ("momentum", "0"), ("weight-decay", "0")];
     let mut worker = training.worker(&parameters).await?;
     for (_, tensor) in worker.declared().context("nothing was declared")?.named() {
         tensor.detach().assign(&tensor.context().zeros(&tensor.shape())?)?;
