@@ -68,3 +68,28 @@ impl Trainer for CifarCnn {
         self.last.forward(&self.dropout.forward(&x, mode)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    fn batch() -> Batch {
+        let classes: Vec<i32> = (0..8).map(|index| index % 4).collect();
+        let features = Tensor::normal(&[8, 3, 32, 32], 0.0, 1.0).unwrap();
+        Batch::new(features, Tensor::new(&classes, &[8]).unwrap())
+    }
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_overfits_a_batch() {
+        let mut session = Session::<CifarCnn>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 1_684_426);
+        let (batch, mut loss) = (batch(), f32::MAX);
+        for _ in 0..20 {
+            loss = session.step(&batch, 0.01).unwrap();
+        }
+        assert!(loss < 0.5, "{loss}");
+        assert_eq!(session.infer(&batch).unwrap().dimensions(), [8, 10]);
+    }
+}

@@ -58,3 +58,28 @@ impl Trainer for LeNet {
         Ok(x)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    fn batch() -> Batch {
+        let classes: Vec<i32> = (0..16).map(|index| index % 4).collect();
+        let features = Tensor::normal(&[16, 1, 28, 28], 0.0, 1.0).unwrap();
+        Batch::new(features, Tensor::new(&classes, &[16]).unwrap())
+    }
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_overfits_a_batch() {
+        let mut session = Session::<LeNet>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 44_426);
+        let (batch, mut loss) = (batch(), f32::MAX);
+        for _ in 0..60 {
+            loss = session.step(&batch, 0.02).unwrap();
+        }
+        assert!(loss < 0.5, "{loss}");
+        assert_eq!(session.infer(&batch).unwrap().dimensions(), [16, 10]);
+    }
+}

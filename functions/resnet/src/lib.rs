@@ -109,3 +109,44 @@ impl Trainer for ResNet {
         self.last.forward(&x.mean_of_places()?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::hyper::Value;
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    fn session(depth: &str, stem: &str, classes: i64) -> Session<ResNet> {
+        let text = |text: &str| Value::Text(text.into());
+        let settings = [("depth", text(depth)), ("stem", text(stem)), ("classes", Value::Integer(classes))];
+        Session::new(&settings).unwrap()
+    }
+
+    #[test]
+    fn parameter_counts_are_those_of_torchvision() {
+        for (depth, stem, classes, count) in [
+            ("18", "small", 10, 11_173_962),
+            ("32", "small", 10, 466_906),
+            ("34", "small", 10, 21_282_122),
+            ("50", "small", 10, 23_520_842),
+            ("18", "large", 1000, 11_689_512),
+            ("34", "large", 1000, 21_797_672),
+            ("50", "large", 1000, 25_557_032),
+        ] {
+            assert_eq!(session(depth, stem, classes).parameters(), count, "{depth} {stem}");
+        }
+    }
+
+    #[test]
+    fn every_depth_and_stem_overfits_a_batch() {
+        let batch =
+            Batch::new(Tensor::normal(&[4, 3, 32, 32], 0.0, 1.0).unwrap(), Tensor::new(&[0, 1, 2, 3], &[4]).unwrap());
+        for (depth, stem) in [("32", "small"), ("18", "large"), ("50", "large")] {
+            let mut session = session(depth, stem, 10);
+            let first = session.step(&batch, 0.02).unwrap();
+            let last = (0..15).map(|_| session.step(&batch, 0.02).unwrap()).last().unwrap();
+            assert!(last < first / 4.0, "{depth} {stem}: {first} to {last}");
+        }
+    }
+}

@@ -109,3 +109,29 @@ fn rectified(config: Conv2dConfig) -> Conv2dConfig {
     let weights = Initial::he_uniform(config.fan_in());
     config.initial(weights, Initial::Constant(0.0))
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::hyper::Value;
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    fn batch() -> Batch {
+        let classes: Vec<i32> = (0..8).map(|index| index % 4).collect();
+        let features = Tensor::normal(&[8, 3, 32, 32], 0.0, 1.0).unwrap();
+        Batch::new(features, Tensor::new(&classes, &[8]).unwrap())
+    }
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_overfits_a_batch() {
+        let mut session = Session::<SqueezeNet>::new(&[("dropout", Value::Real(0.0))]).unwrap();
+        assert_eq!(session.parameters(), 727_626);
+        let (batch, mut loss) = (batch(), f32::MAX);
+        for _ in 0..60 {
+            loss = session.step(&batch, 0.02).unwrap();
+        }
+        assert!(loss < 1.0, "{loss}");
+        assert_eq!(session.infer(&batch).unwrap().dimensions(), [8, 10]);
+    }
+}
