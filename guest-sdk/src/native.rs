@@ -157,3 +157,86 @@ impl<T: Trainer> Session<T> {
         model::find(name).map(Tensor::from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Initial;
+    use crate::nn::Mode;
+    use crate::optim::{self, Adagrad, Adam, AdamW, RmsProp, Sgd};
+    use crate::{Error, Path};
+
+    /// One weight, whose loss is what it is.
+    struct Slope(Tensor);
+
+    #[derive(crate::HyperParameters)]
+    struct Parameters {
+        #[hyper(default = "sgd")]
+        optimizer: String,
+        #[hyper(default = 0.0)]
+        clip: f32,
+    }
+
+    impl Trainer for Slope {
+        type Parameters = Parameters;
+
+        fn init(parameters: Parameters, path: &Path) -> Result<Self> {
+            match parameters.optimizer.as_str() {
+                "adam" => Adam::default().declare()?,
+                "adamw" => AdamW::default().declare()?,
+                "rmsprop" => RmsProp::default().declare()?,
+                "adagrad" => Adagrad::default().declare()?,
+                _ => Sgd::default().declare()?,
+            }
+            if parameters.clip > 0.0 {
+                optim::clip_gradients(parameters.clip)?;
+            }
+            Ok(Self(path.weight("weight", &[], Initial::Constant(1.0))?))
+        }
+
+        fn forward(&self, _: &Tensor, _: Mode) -> Result<Tensor> {
+            Ok(self.0.clone())
+        }
+
+        fn step(&self) -> Result<Report> {
+            let loss = (&self.0 * 3.0)?;
+            loss.backward()?;
+            Ok(Report { loss, samples: 1 })
+        }
+    }
+
+    fn weight_after_a_step(settings: &[(&str, Value)]) -> f32 {
+        let mut session = Session::<Slope>::new(settings).unwrap();
+        assert_eq!(session.step(&Batch::empty(), 0.1), Ok(3.0));
+        session.tensor("weight").unwrap().item().unwrap()
+    }
+
+    #[test]
+    fn every_optimizer_takes_its_first_step_as_its_formula_says() {
+        for (name, expected) in [("sgd", 0.7), ("adam", 0.9), ("adamw", 0.899), ("rmsprop", 0.0), ("adagrad", 0.9)] {
+            let weight = weight_after_a_step(&[("optimizer", Value::Text(name.into()))]);
+            assert!((weight - expected).abs() < 1e-4, "{name}: {weight}");
+        }
+    }
+
+    #[test]
+    fn gradients_are_clipped_before_the_step() {
+        let weight = weight_after_a_step(&[("clip", Value::Real(0.5))]);
+        assert!((weight - 0.95).abs() < 1e-4, "{weight}");
+    }
+
+    #[test]
+    fn a_name_is_declared_once() {
+        let path = Path::root().at("layer");
+        path.buffer("twice", &[1], Initial::Constant(0.0)).unwrap();
+        let error = path.buffer("twice", &[1], Initial::Constant(0.0)).unwrap_err();
+        assert!(matches!(&error, Error::Conflict(message) if message.contains("`layer.twice`")), "{error}");
+    }
+
+    #[test]
+    fn data_that_is_not_there_is_said_to_be_missing() {
+        let session = Session::<Slope>::new(&[]).unwrap();
+        let error = session.infer(&Batch::empty()).unwrap_err();
+        assert_eq!(error, Error::not_found("the samples have no dense features"));
+    }
+}

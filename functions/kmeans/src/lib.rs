@@ -121,6 +121,7 @@ impl KMeans {
 mod tests {
     use weft_sdk::hyper::Value;
     use weft_sdk::native::{Batch, Session};
+    use weft_sdk::trainer::Traits;
 
     use super::*;
 
@@ -160,6 +161,6 @@ mod tests {
 
     #[test]
     fn it_updates() {
-        assert!(KMeans::TRAITS.updates);
+        assert_eq!(KMeans::TRAITS, Traits { updates: true, ..Traits::USUAL });
     }
 }

@@ -68,7 +68,7 @@ mod tests {
     /// Images that are bright in one quarter, which is their class.
     fn batch() -> Batch {
         let bright = |place: usize| (place / 28 % 28 / 14) * 2 + place % 28 / 14;
-        let image = |class: usize| (0..1 * 28 * 28).map(move |place| f32::from(u8::from(bright(place) == class)));
+        let image = |class: usize| (0..28 * 28).map(move |place| f32::from(u8::from(bright(place) == class)));
         let features: Vec<f32> = (0..8).flat_map(|index| image(index % 4)).collect();
         let labels: Vec<i32> = (0..8).map(|index| index % 4).collect();
         Batch::new(Tensor::new(&features, &[8, 1, 28, 28]).unwrap(), Tensor::new(&labels, &[8]).unwrap())
