@@ -11,7 +11,8 @@
 //! }
 //! ```
 //!
-//! That is a task: bytes in, bytes out. A trainer declares a model and says what it makes of samples: see [`trainer`].
+//! That is a task: bytes in, bytes out. A trainer declares a model and says what it makes of samples: see
+//! [`mod@trainer`].
 //!
 //! `weft new` starts a project, `weft build` makes a component of it, `weft deploy` puts it on a node.
 //!
