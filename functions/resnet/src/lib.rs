@@ -5,8 +5,8 @@
 //! blocks, 16 to 64 channels wide; the others are torchvision's.
 //!
 //! Parameters with ten classes and the stem `small`: 11,173,962 (18), 466,906 (32), 21,282,122 (34), 23,520,842 (50); with
-//! 1,000 classes and the stem `large`: 11,689,512 (18), 21,797,672 (34), 25,557,032 (50). On CIFAR-10 expect more
-//! than nine of ten images to be right with augmentation and a schedule, and somewhat less without.
+//! 1,000 classes and the stem `large`: 11,689,512 (18), 21,797,672 (34), 25,557,032 (50). On CIFAR-10 expect the
+//! best of these functions, above all with augmentation and a schedule.
 
 use weft_sdk::nn::{Linear, Mode};
 use weft_sdk::optim::Sgd;
