@@ -56,6 +56,10 @@ impl HyperParameters for () {
 }
 
 /// A type that a hyper-parameter can have.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a hyper-parameter",
+    label = "a number, a `bool` or a `String` can be chosen"
+)]
 pub trait HyperValue: Sized {
     fn into_value(self) -> Value;
 

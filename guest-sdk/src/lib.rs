@@ -11,7 +11,8 @@
 //! }
 //! ```
 //!
-//! That is a task: bytes in, bytes out. A trainer declares a model and says what it makes of samples: see [`trainer`].
+//! That is a task: bytes in, bytes out. A trainer declares a model and says what it makes of samples: see
+//! [`mod@trainer`].
 //!
 //! `weft new` starts a project, `weft build` makes a component of it, `weft deploy` puts it on a node.
 //!
@@ -29,7 +30,8 @@
 //! interfaces that its function calls. Each request to a task meets a fresh instance, so a `static` is no cache.
 //!
 //! The crate brings a global allocator that makes cold starts quicker; `default-features = false` leaves that to you.
-//! Off wasm there is no host: `job` has stand-ins, and tensors work with the feature `native`, for tests.
+//! Off wasm there is no host: `job` has stand-ins, and tensors work with the feature `native`, whose `native::Session`
+//! runs a trainer in its own tests.
 
 // The generated bindings and macros name this crate as a user's crate would.
 extern crate self as weft_sdk;
@@ -46,6 +48,8 @@ pub mod job;
 pub mod loss;
 pub mod metric;
 pub mod model;
+#[cfg(all(not(target_arch = "wasm32"), feature = "native"))]
+pub mod native;
 pub mod nn;
 pub mod optim;
 mod panic;

@@ -64,3 +64,34 @@ pub fn values_like(labels: &Tensor, predictions: &Tensor) -> Result<Tensor> {
     let dimensions = predictions.dimensions();
     if values.dimensions() == dimensions { Ok(values) } else { values.reshape(&dimensions) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_count_as_values_where_values_are_wanted() {
+        let logits = Tensor::new(&[0.0, 2.0], &[2, 1]).unwrap();
+        let classes = binary_cross_entropy(&logits, &Tensor::new(&[0, 1], &[2]).unwrap()).unwrap().item().unwrap();
+        let values = binary_cross_entropy(&logits, &Tensor::new(&[0.0, 1.0], &[2, 1]).unwrap()).unwrap();
+        assert_eq!(classes, values.item().unwrap());
+        let expected = (2.0_f32.ln() + (1.0 + (-2.0_f32).exp()).ln()) / 2.0;
+        assert!((classes - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn labels_choose_the_loss() {
+        let output = Tensor::new(&[1.0, 1.0, 3.0, 3.0], &[2, 2]).unwrap();
+        let squares = by_labels(&output, &Tensor::zeros(&[2, 2]).unwrap()).unwrap().item().unwrap();
+        assert_eq!(squares, 5.0);
+        let entropy = by_labels(&output, &Tensor::new(&[0, 1], &[2]).unwrap()).unwrap().item().unwrap();
+        assert!((entropy - 2.0_f32.ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_hinge_loss_ignores_what_is_right_by_a_margin() {
+        let predictions = Tensor::new(&[2.0, 0.5, -1.0], &[3, 1]).unwrap();
+        let signs = Tensor::new(&[1.0, 1.0, 1.0], &[3]).unwrap();
+        assert!((hinge(&predictions, &signs).unwrap().item().unwrap() - 2.5 / 3.0).abs() < 1e-6);
+    }
+}

@@ -48,3 +48,17 @@ pub fn accuracy(outputs: &Tensor, labels: &Tensor) -> Result<Tensor> {
     };
     right.cast(TensorType::F32)?.mean()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_output_is_right_by_its_sign() {
+        let outputs = Tensor::new(&[-1.0, 2.0, 3.0, -4.0], &[4, 1]).unwrap();
+        let share = |labels: Tensor| accuracy(&outputs, &labels).unwrap().item().unwrap();
+        assert_eq!(share(Tensor::new(&[0, 1, 0, 0], &[4]).unwrap()), 0.75);
+        assert_eq!(share(Tensor::new(&[0.0, 1.0, 1.0, 1.0], &[4, 1]).unwrap()), 0.75);
+        assert_eq!(share(Tensor::new(&[-1.0, 1.0, 1.0, -1.0], &[4]).unwrap()), 1.0);
+    }
+}

@@ -7,17 +7,17 @@
 
 use crate::{Result, Tensor};
 
-mod activation;
-mod attention;
-mod batch_norm;
-mod conv2d;
-mod dropout;
-mod embedding;
-mod layer_norm;
-mod linear;
-mod local_response_norm;
-mod pooling;
-mod sequential;
+pub mod activation;
+pub mod attention;
+pub mod batch_norm;
+pub mod conv2d;
+pub mod dropout;
+pub mod embedding;
+pub mod layer_norm;
+pub mod linear;
+pub mod local_response_norm;
+pub mod pooling;
+pub mod sequential;
 
 pub use activation::Activation;
 pub use attention::{MultiHeadAttention, MultiHeadAttentionConfig};

@@ -5,8 +5,8 @@
 //! which step it was that failed; the alternative, a panic, would take the reason away from the caller.
 //!
 //! What is computed from a weight is recorded by the host, and [`Tensor::backward`] goes back from a loss. Bytes cross
-//! the sandbox's border only in [`Tensor::new`], [`Tensor::to_vec`], [`Tensor::item`] and [`Tensor::write`]; the last two
-//! reads wait for the device, so a step that wants to be quick does without.
+//! the sandbox's border only when something is made of a slice, read or written; a read waits for the device, so a step
+//! that wants to be quick does without.
 //!
 //! ```
 //! use weft_sdk::Tensor;

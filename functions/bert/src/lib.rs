@@ -118,3 +118,50 @@ impl EncoderLayer {
         self.norm_after_linear.forward(&x.add(&dropped(&narrow)?)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::hyper::Value;
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch() {
+        let session = Session::<Bert>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 28_303_362);
+        assert_eq!(
+            session.names()[..4],
+            [
+                "word.weight",
+                "place.weight",
+                "body.layers.0.self_attn.in_proj_weight.query",
+                "body.layers.0.self_attn.in_proj_weight.key",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_small_one_overfits_texts_that_are_shorter_than_its_places() {
+        let settings = [
+            ("layers", Value::Integer(2)),
+            ("width", Value::Integer(32)),
+            ("heads", Value::Integer(4)),
+            ("words", Value::Integer(50)),
+            ("tokens", Value::Integer(16)),
+            ("dropout", Value::Real(0.0)),
+            ("optimizer", Value::Text("adamw".into())),
+        ];
+        let mut session = Session::<Bert>::new(&settings).unwrap();
+        let tokens: Vec<f32> = (0..80).map(|place| (place * 7 % 53 % 50) as f32).collect();
+        let batch =
+            Batch::new(Tensor::new(&tokens, &[8, 10]).unwrap(), Tensor::new(&[0, 1, 1, 0, 1, 0, 0, 1], &[8]).unwrap());
+        for _ in 0..60 {
+            session.step(&batch, 0.003).unwrap();
+        }
+        let metrics = session.evaluate(&batch).unwrap();
+        assert!(metrics["loss"] < 0.05 && metrics["accuracy"] == 1.0, "{metrics:?}");
+        let long = Batch::unlabelled(Tensor::zeros(&[1, 17]).unwrap());
+        assert!(session.infer(&long).unwrap_err().message().contains("at most 16 tokens"));
+    }
+}

@@ -144,6 +144,8 @@ impl Played {
 
 #[cfg(test)]
 mod tests {
+    use weft_sdk::native::{Batch, Session};
+
     use super::*;
 
     #[test]
@@ -155,5 +157,22 @@ mod tests {
         assert_eq!(played.returns, [1.75, 1.5, 1.0]);
         played.normalize_returns();
         assert!(played.returns.iter().sum::<f32>().abs() < 1e-4);
+    }
+
+    #[test]
+    fn it_learns_to_balance_the_pole() {
+        let mut session = Session::<CartPole>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 450);
+        let mut reward = 0.0;
+        for step in 0..400 {
+            session.step(&Batch::empty(), 0.01).unwrap();
+            if step % 20 == 19 {
+                reward = session.evaluate(&Batch::empty()).unwrap()["reward"];
+                if reward >= 195.0 {
+                    return;
+                }
+            }
+        }
+        panic!("{reward} after 400 steps");
     }
 }

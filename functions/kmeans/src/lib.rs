@@ -116,3 +116,51 @@ impl KMeans {
         Ok(Nearest { index: relative.arg_min(1)?, distance: distance.clamp(0.0, f32::MAX)? })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::hyper::Value;
+    use weft_sdk::native::{Batch, Session};
+    use weft_sdk::trainer::Traits;
+
+    use super::*;
+
+    const ROWS: [[f32; 2]; 5] = [[0.0, 1.0], [0.0, 3.0], [10.0, 0.0], [12.0, 0.0], [11.0, 0.0]];
+
+    fn dense() -> Batch {
+        Batch::unlabelled(Tensor::new(ROWS.as_flattened(), &[5, 2]).unwrap())
+    }
+
+    fn sparse() -> Batch {
+        let features = Csr {
+            offsets: Tensor::new(&[0_u32, 1, 2, 3, 4, 5], &[6]).unwrap(),
+            columns: Tensor::new(&[1_u32, 1, 0, 0, 0], &[5]).unwrap(),
+            values: Tensor::new(&[1.0, 3.0, 10.0, 12.0, 11.0], &[5]).unwrap(),
+            width: 2,
+        };
+        Batch::sparse(features, None)
+    }
+
+    #[test]
+    fn centroids_move_to_the_means_of_dense_and_of_sparse_rows() {
+        for batch in [dense(), sparse()] {
+            let settings = [("features", Value::Integer(2)), ("clusters", Value::Integer(3))];
+            let mut session = Session::<KMeans>::new(&settings).unwrap();
+            let far = [0.0, 0.0, 9.0, 0.0, 0.0, -99.0];
+            session.tensor("centroids").unwrap().write(0, &far).unwrap();
+            // The squares 1 + 9 + 1 + 9 + 4, of five rows.
+            assert!((session.step(&batch, 0.0).unwrap() - 4.8).abs() < 1e-5);
+            session.update().unwrap();
+            let moved = session.tensor("centroids").unwrap().to_vec::<f32>().unwrap();
+            assert_eq!(moved, [0.0, 2.0, 11.0, 0.0, 0.0, -99.0]);
+            assert_eq!(session.tensor("counts").unwrap().to_vec::<f32>().unwrap(), [0.0; 3]);
+            assert!((session.evaluate(&batch).unwrap()["loss"] - 0.8).abs() < 1e-5);
+            assert_eq!(session.infer(&batch).unwrap().to_vec::<u32>().unwrap(), [0, 0, 1, 1, 1]);
+        }
+    }
+
+    #[test]
+    fn it_updates() {
+        assert_eq!(KMeans::TRAITS, Traits { updates: true, ..Traits::USUAL });
+    }
+}

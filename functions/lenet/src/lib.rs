@@ -58,3 +58,29 @@ impl Trainer for LeNet {
         Ok(x)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    /// Images that are bright in one quarter, which is their class.
+    fn batch() -> Batch {
+        let bright = |place: usize| (place / 28 % 28 / 14) * 2 + place % 28 / 14;
+        let image = |class: usize| (0..28 * 28).map(move |place| f32::from(u8::from(bright(place) == class)));
+        let features: Vec<f32> = (0..8).flat_map(|index| image(index % 4)).collect();
+        let labels: Vec<i32> = (0..8).map(|index| index % 4).collect();
+        Batch::new(Tensor::new(&features, &[8, 1, 28, 28]).unwrap(), Tensor::new(&labels, &[8]).unwrap())
+    }
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_learns_a_batch() {
+        let mut session = Session::<LeNet>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 44_426);
+        let batch = batch();
+        let losses: Vec<f32> = (0..60).map(|_| session.step(&batch, 0.02).unwrap()).collect();
+        assert!(losses[59] < losses[0] / 2.0, "{losses:?}");
+        assert_eq!(session.infer(&batch).unwrap().dimensions(), [8, 10]);
+    }
+}

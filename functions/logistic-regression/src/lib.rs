@@ -55,3 +55,70 @@ impl Trainer for LogisticRegression {
         if self.classes == 2 { loss::binary_cross_entropy(output, labels) } else { loss::cross_entropy(output, labels) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::data::Csr;
+    use weft_sdk::hyper::Value;
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    const ROWS: [[f32; 4]; 6] = [
+        [1.0, 0.0, 0.0, 2.0],
+        [0.0, 1.5, 0.0, 0.0],
+        [0.0, 0.0, 1.0, 0.0],
+        [2.0, 0.0, 0.0, 1.0],
+        [0.0, 1.0, 0.0, 0.0],
+        [0.0, 0.0, 2.0, 0.0],
+    ];
+
+    fn dense(labels: &[i32; 6]) -> Batch {
+        Batch::new(Tensor::new(ROWS.as_flattened(), &[6, 4]).unwrap(), Tensor::new(labels, &[6]).unwrap())
+    }
+
+    fn sparse(labels: &[i32; 6]) -> Batch {
+        let (mut offsets, mut columns, mut values) = (vec![0_u32], Vec::new(), Vec::new());
+        for row in ROWS {
+            for (column, value) in row.into_iter().enumerate().filter(|(_, value)| *value != 0.0) {
+                columns.push(column as u32);
+                values.push(value);
+            }
+            offsets.push(columns.len() as u32);
+        }
+        let features = Csr {
+            offsets: Tensor::new(&offsets, &[7]).unwrap(),
+            columns: Tensor::new(&columns, &[columns.len() as u32]).unwrap(),
+            values: Tensor::new(&values, &[values.len() as u32]).unwrap(),
+            width: 4,
+        };
+        Batch::sparse(features, Some(Tensor::new(labels, &[6]).unwrap()))
+    }
+
+    fn session(classes: i64) -> Session<LogisticRegression> {
+        Session::new(&[("features", Value::Integer(4)), ("classes", Value::Integer(classes))]).unwrap()
+    }
+
+    #[test]
+    fn two_classes_share_an_output() {
+        assert_eq!(Session::<LogisticRegression>::new(&[]).unwrap().parameters(), 29);
+        assert_eq!(session(3).parameters(), 15);
+    }
+
+    #[test]
+    fn dense_and_sparse_rows_are_told_apart_alike() {
+        for (classes, labels) in [(2, [0, 1, 1, 0, 1, 1]), (3, [0, 1, 2, 0, 1, 2])] {
+            let mut losses = Vec::new();
+            for batch in [dense(&labels), sparse(&labels)] {
+                let mut session = session(classes);
+                session.tensor("weight").unwrap().assign(&Tensor::scalar(0.1).unwrap()).unwrap();
+                session.tensor("bias").unwrap().assign(&Tensor::scalar(0.0).unwrap()).unwrap();
+                losses.push((0..100).map(|_| session.step(&batch, 0.1).unwrap()).collect::<Vec<_>>());
+                assert_eq!(session.evaluate(&batch).unwrap()["accuracy"], 1.0);
+            }
+            for (dense, sparse) in losses[0].iter().zip(&losses[1]) {
+                assert!((dense - sparse).abs() < 1e-4, "{dense} {sparse}");
+            }
+        }
+    }
+}

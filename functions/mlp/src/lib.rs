@@ -70,3 +70,24 @@ impl Trainer for Mlp {
         if self.classes == 2 { loss::binary_cross_entropy(output, labels) } else { loss::cross_entropy(output, labels) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_learns_a_function_of_bits() {
+        let mut session = Session::<Mlp>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 42_601);
+        let bits: Vec<f32> = (0..32 * 20_u32).map(|place| (place.wrapping_mul(2_654_435_761) >> 31) as f32).collect();
+        let labels: Vec<i32> = bits.chunks(20).map(|row| row[0] as i32 ^ row[1] as i32).collect();
+        let batch = Batch::new(Tensor::new(&bits, &[32, 20]).unwrap(), Tensor::new(&labels, &[32]).unwrap());
+        for _ in 0..300 {
+            session.step(&batch, 0.05).unwrap();
+        }
+        let metrics = session.evaluate(&batch).unwrap();
+        assert!(metrics["loss"] < 0.05 && metrics["accuracy"] == 1.0, "{metrics:?}");
+    }
+}

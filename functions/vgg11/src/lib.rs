@@ -71,3 +71,29 @@ impl Trainer for Vgg {
         self.last.forward(&self.dropout.forward(&x.flatten()?, mode)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_sdk::native::{Batch, Session};
+
+    use super::*;
+
+    /// Images that are bright in one quarter, which is their class.
+    fn batch() -> Batch {
+        let bright = |place: usize| (place / 32 % 32 / 16) * 2 + place % 32 / 16;
+        let image = |class: usize| (0..3 * 32 * 32).map(move |place| f32::from(u8::from(bright(place) == class)));
+        let features: Vec<f32> = (0..8).flat_map(|index| image(index % 4)).collect();
+        let labels: Vec<i32> = (0..8).map(|index| index % 4).collect();
+        Batch::new(Tensor::new(&features, &[8, 3, 32, 32]).unwrap(), Tensor::new(&labels, &[8]).unwrap())
+    }
+
+    #[test]
+    fn it_has_the_parameters_of_pytorch_and_learns_a_batch() {
+        let mut session = Session::<Vgg>::new(&[]).unwrap();
+        assert_eq!(session.parameters(), 9_225_610);
+        let batch = batch();
+        let losses: Vec<f32> = (0..20).map(|_| session.step(&batch, 0.005).unwrap()).collect();
+        assert!(losses[19] < losses[0] / 2.0, "{losses:?}");
+        assert_eq!(session.infer(&batch).unwrap().dimensions(), [8, 10]);
+    }
+}

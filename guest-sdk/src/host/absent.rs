@@ -11,8 +11,9 @@ fn missing<T>() -> Result<T> {
 
 /// Functions that all fail.
 macro_rules! absent {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)+) => {
         $(
+            $(#[$attribute])*
             pub fn $name($($argument: $type),*) -> Result<$result> {
                 $(let _ = $argument;)*
                 missing()
@@ -120,6 +121,7 @@ pub mod kernels {
         fn softmax(x: &Tensor) -> Tensor;
         fn log_softmax(x: &Tensor) -> Tensor;
         fn masked_softmax(x: &Tensor, mask: &Tensor) -> Tensor;
+        #[expect(clippy::too_many_arguments, reason = "the contract's own")]
         fn batch_norm(
             x: &Tensor, scale: &Tensor, shift: &Tensor, running_mean: &Tensor, running_variance: &Tensor, momentum: f32,
             epsilon: f32, activation: Option<UnaryOp>

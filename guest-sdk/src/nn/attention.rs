@@ -107,3 +107,31 @@ impl Layer for MultiHeadAttention {
         self.forward(x, None, mode)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mask_of_ones_changes_nothing_and_masked_tokens_do_not_matter() {
+        let attention = MultiHeadAttention::new(&Path::root(), 4, 2).unwrap();
+        let x = Tensor::normal(&[1, 3, 4], 0.0, 1.0).unwrap();
+        let forward = |x: &Tensor, mask: Option<&Tensor>| {
+            attention.forward(x, mask, Mode::Evaluation).unwrap().to_vec::<f32>().unwrap()
+        };
+        let all = Tensor::new(&[1_u8; 3], &[1, 1, 1, 3]).unwrap();
+        assert_eq!(forward(&x, Some(&all)), forward(&x, None));
+
+        let but_the_last = Tensor::new(&[1_u8, 1, 0], &[1, 1, 1, 3]).unwrap();
+        let mut changed = x.to_vec::<f32>().unwrap();
+        changed[8..].fill(9.0);
+        let changed = Tensor::new(&changed, &[1, 3, 4]).unwrap();
+        assert_eq!(forward(&x, Some(&but_the_last))[..8], forward(&changed, Some(&but_the_last))[..8]);
+    }
+
+    #[test]
+    fn heads_that_cannot_share_the_width_are_refused() {
+        let error = MultiHeadAttention::new(&Path::root(), 10, 3).unwrap_err();
+        assert_eq!(error, Error::bad_input("a width of 10 cannot be shared by 3 heads"));
+    }
+}

@@ -92,3 +92,22 @@ impl Layer for BatchNorm {
         self.forward(x, mode)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evaluation_goes_by_the_running_statistics_and_leaves_them() {
+        let norm = BatchNormConfig::new(1).momentum(1.0).activation(Activation::Relu).init(&Path::root()).unwrap();
+        let x = Tensor::new(&[0.0, 4.0], &[2, 1]).unwrap();
+        norm.forward(&x, Mode::Training).unwrap();
+        // The running variance follows the unbiased one.
+        assert_eq!(norm.running_mean.item(), Ok(2.0));
+        assert_eq!(norm.running_variance.item(), Ok(8.0));
+        let y = norm.forward(&Tensor::new(&[-9.0, 2.0 + 8.0_f32.sqrt()], &[2, 1]).unwrap(), Mode::Evaluation).unwrap();
+        let y = y.to_vec::<f32>().unwrap();
+        assert!(y[0] == 0.0 && (y[1] - 1.0).abs() < 1e-4, "{y:?}");
+        assert_eq!(norm.running_mean.item(), Ok(2.0));
+    }
+}

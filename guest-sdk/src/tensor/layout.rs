@@ -95,3 +95,42 @@ impl Tensor {
         kernels::resize(self.raw(), mode, height, width).map(Self::from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(dimensions: &[u32]) -> Tensor {
+        let count = dimensions.iter().product::<u32>();
+        Tensor::new(&(0..count).map(|index| index as f32).collect::<Vec<_>>(), dimensions).unwrap()
+    }
+
+    #[test]
+    fn rows_and_grey_planes_become_images_without_a_change_of_values() {
+        for dimensions in [&[2, 16][..], &[2, 4, 4], &[2, 1, 4, 4]] {
+            let images = counted(dimensions).to_images(1, 4, 4).unwrap();
+            assert_eq!(images.dimensions(), [2, 1, 4, 4]);
+            assert_eq!(images.to_vec::<f32>().unwrap(), counted(dimensions).to_vec::<f32>().unwrap());
+        }
+    }
+
+    #[test]
+    fn images_of_another_size_are_resized() {
+        let images = Tensor::ones(&[2, 3, 8, 6]).unwrap().to_images(3, 4, 4).unwrap();
+        assert_eq!(images.dimensions(), [2, 3, 4, 4]);
+        assert_eq!(images.max().unwrap().item(), Ok(1.0));
+    }
+
+    #[test]
+    fn samples_that_cannot_be_the_images_say_what_they_are() {
+        let error = counted(&[2, 15]).to_images(1, 4, 4).unwrap_err();
+        assert!(error.message().contains("[2, 15]") && error.message().contains("1x4x4"), "{error}");
+        assert!(counted(&[2, 3, 4, 4]).to_images(1, 4, 4).is_err());
+    }
+
+    #[test]
+    fn flattening_keeps_the_samples_apart() {
+        assert_eq!(counted(&[2, 3, 4]).flatten().unwrap().dimensions(), [2, 12]);
+        assert_eq!(counted(&[5]).flatten().unwrap().dimensions(), [5, 1]);
+    }
+}

@@ -42,3 +42,30 @@ impl Neg for &Tensor {
         Tensor::neg(self)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_take_tensors_and_numbers() {
+        let a = Tensor::new(&[1.0, -2.0], &[2]).unwrap();
+        let b = Tensor::scalar(4.0).unwrap();
+        let values = |tensor: Result<Tensor>| tensor.unwrap().to_vec::<f32>().unwrap();
+        assert_eq!(values(&a + &b), [5.0, 2.0]);
+        assert_eq!(values(&a - &b), [-3.0, -6.0]);
+        assert_eq!(values(&a * &b), [4.0, -8.0]);
+        assert_eq!(values(&a / &b), [0.25, -0.5]);
+        assert_eq!(values(&a + 1.0), [2.0, -1.0]);
+        assert_eq!(values(&a - 1.0), [0.0, -3.0]);
+        assert_eq!(values(&a * 3.0), [3.0, -6.0]);
+        assert_eq!(values(&a / 2.0), [0.5, -1.0]);
+        assert_eq!(values(-&a), [-1.0, 2.0]);
+    }
+
+    #[test]
+    fn shapes_that_do_not_fit_are_an_error() {
+        let error = (&Tensor::zeros(&[2]).unwrap() + &Tensor::zeros(&[3]).unwrap()).unwrap_err();
+        assert!(matches!(error, crate::Error::BadShape(_)), "{error:?}");
+    }
+}
