@@ -45,23 +45,35 @@ impl Tensors {
         self.put(Slot::Held(tensor))
     }
 
+    /// All of them or none: a guest that gets an error has no handle to drop.
+    pub fn hold_all<const N: usize>(&mut self, tensors: [Tensor; N]) -> Result<[Resource<Handle>; N], Error> {
+        self.check_room(N)?;
+        Ok(tensors.map(|tensor| self.place(Slot::Held(tensor))))
+    }
+
     pub fn declare(&mut self, number: usize) -> Result<Resource<Handle>, Error> {
         self.put(Slot::Declared(number))
     }
 
     fn put(&mut self, slot: Slot) -> Result<Resource<Handle>, Error> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.slots.len() < MAX_TENSORS => {
-                self.slots.push(Slot::Free);
-                (self.slots.len() - 1) as u32
-            }
-            None => {
-                return Err(Error::Quota(format!("{MAX_TENSORS} tensors are held (`max_tensors`): drop some first")));
-            }
-        };
+        self.check_room(1)?;
+        Ok(self.place(slot))
+    }
+
+    fn check_room(&self, wanted: usize) -> Result<(), Error> {
+        if MAX_TENSORS - self.slots.len() + self.free.len() >= wanted {
+            return Ok(());
+        }
+        Err(Error::Quota(format!("{MAX_TENSORS} tensors are held (`max_tensors`): drop some first")))
+    }
+
+    fn place(&mut self, slot: Slot) -> Resource<Handle> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::Free);
+            (self.slots.len() - 1) as u32
+        });
         self.slots[index as usize] = slot;
-        Ok(Resource::new_own(index))
+        Resource::new_own(index)
     }
 
     /// The guest gives up its handle.
@@ -163,14 +175,8 @@ impl HostState {
     ) -> wasmtime::Result<Result<(Resource<Handle>, Resource<Handle>), Error>> {
         let made = make(self);
         Ok(made.and_then(|(first, second)| {
-            let first = self.compute.tensors.hold(first)?;
-            match self.compute.tensors.hold(second) {
-                Ok(second) => Ok((first, second)),
-                Err(error) => {
-                    self.compute.tensors.take(first.rep());
-                    Err(error)
-                }
-            }
+            let [first, second] = self.compute.tensors.hold_all([first, second])?;
+            Ok((first, second))
         }))
     }
 
@@ -317,7 +323,7 @@ impl Draws {
 
     pub fn next(&mut self) -> Result<weft_gpu::op::Stream, Error> {
         if self.drawn == Self::MOST {
-            return Err(Error::Quota(format!("more than {} random tensors in one call", Self::MOST)));
+            return Err(Error::Quota(format!("more than {} random tensors in one call (`max_draws`)", Self::MOST)));
         }
         self.drawn += 1;
         Ok(weft_gpu::op::Stream {
