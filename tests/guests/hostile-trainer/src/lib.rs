@@ -1,5 +1,5 @@
 //! A trainer that misbehaves as its hyper-parameter `harm` tells it to, for tests of what the host does about it. With
-//! `none` it is a linear classifier of four numbers into two classes.
+//! `none` it is a linear classifier of twenty numbers into two classes.
 //!
 //! What can be done in any call is done in the one that `when` names: see [`harm`]. The others belong to one call.
 //!
@@ -14,7 +14,7 @@
 //! |            | `early`          | computes with a weight that has no value yet                           |
 //! |            | `no-norm`        | clips gradients to a norm below zero                                   |
 //! | `step`     | `tape`           | records operations for ever                                            |
-//! |            | `deep`           | goes back through 200,000 operations, which is allowed                 |
+//! |            | `deep`           | goes back through 100,000 operations, which is allowed                 |
 //! |            | `backward-twice` | goes back from the same loss a second time                             |
 //! |            | `backward-of-nothing` | goes back from a loss that descends from no weight                |
 //! |            | `overwrite`      | changes a weight between its use and `backward`                        |
@@ -65,7 +65,7 @@ impl Trainer for Hostile {
     fn init(parameters: Parameters, path: &Path) -> Result<Self> {
         let Parameters { harm, when } = parameters;
         Sgd::default().declare()?;
-        let linear = Linear::new(path, 4, 2)?;
+        let linear = Linear::new(path, 20, 2)?;
         let scale = path.weight("scale", &[], Initial::Constant(1.0))?;
         let offsets = path.weight("offsets", &[2], Initial::Constant(0.0))?;
         declare(&harm, path, &scale)?;
@@ -89,7 +89,7 @@ impl Trainer for Hostile {
             "tape" => loop {
                 self.grow(&loss, 1 << 16)?;
             },
-            "deep" => self.grow(&loss, 200_000)?.backward()?,
+            "deep" => self.grow(&loss, 100_000)?.backward()?,
             "backward-twice" => {
                 loss.backward()?;
                 loss.backward()?;
@@ -99,7 +99,7 @@ impl Trainer for Hostile {
                 self.scale.assign(&Tensor::scalar(2.0)?)?;
                 loss.backward()?;
             }
-            "nan" => return report(loss.affine(f32::NAN, 0.0)?),
+            "nan" => return report(loss.affine(0.0, -1.0)?.log()?),
             "vector-loss" => return report(loss.expand(&[3])?),
             "whole-loss" => return report(loss.cast(TensorType::I32)?),
             "declared-loss" => return report(self.offsets.clone()),
