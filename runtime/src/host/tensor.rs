@@ -15,6 +15,9 @@ pub const MAX_TENSORS: usize = 16_384;
 /// What a handle of the guest's stands for.
 pub struct Handle;
 
+/// Two handles.
+pub type Pair = (Resource<Handle>, Resource<Handle>);
+
 /// The tensors that a guest holds.
 #[derive(Default)]
 pub struct Tensors {
@@ -172,7 +175,7 @@ impl HostState {
     pub fn give_pair(
         &mut self,
         make: impl FnOnce(&Self) -> Result<(Tensor, Tensor), Error>,
-    ) -> wasmtime::Result<Result<(Resource<Handle>, Resource<Handle>), Error>> {
+    ) -> wasmtime::Result<Result<Pair, Error>> {
         let made = make(self);
         Ok(made.and_then(|(first, second)| {
             let [first, second] = self.compute.tensors.hold_all([first, second])?;
@@ -321,7 +324,7 @@ impl Draws {
     /// Draws of one step that cannot meet those of the next.
     const MOST: u64 = 1 << 20;
 
-    pub fn next(&mut self) -> Result<weft_gpu::op::Stream, Error> {
+    pub fn draw(&mut self) -> Result<weft_gpu::op::Stream, Error> {
         if self.drawn == Self::MOST {
             return Err(Error::Quota(format!("more than {} random tensors in one call (`max_draws`)", Self::MOST)));
         }
@@ -330,5 +333,30 @@ impl Draws {
             seed: self.seed,
             offset: self.step.wrapping_mul(Self::MOST).wrapping_add(self.drawn),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_gpu::device::cpu::Cpu;
+    use weft_gpu::{Crew, Limits};
+
+    use super::*;
+
+    #[test]
+    fn tensors_that_come_together_find_room_together() {
+        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+        let tensor = context.full(&[1], DType::F32, 0.0).unwrap();
+        let mut tensors = Tensors::default();
+        for _ in 1..MAX_TENSORS {
+            tensors.hold(tensor.clone()).unwrap();
+        }
+        assert!(matches!(tensors.hold_all([tensor.clone(), tensor.clone()]), Err(Error::Quota(_))));
+        let last = tensors.hold(tensor.clone()).unwrap();
+        assert!(matches!(tensors.hold(tensor.clone()), Err(Error::Quota(_))));
+        assert!(tensors.take(last.rep()).is_some());
+        assert!(tensors.hold_all([tensor]).is_ok());
     }
 }

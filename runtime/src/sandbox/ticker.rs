@@ -154,3 +154,37 @@ fn tick(engine: &Engine, turns: &Turns, state: &State) {
         idle = 0;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn watched() -> (Watched, Cancel) {
+        let cancel = Cancel::default();
+        (Watched { alarm: Mutex::default(), cancel: cancel.clone() }, cancel)
+    }
+
+    #[test]
+    fn a_deadline_stops_the_kernels_of_its_own_call_only() {
+        let (watched, cancel) = watched();
+        let now = Instant::now();
+        let watching = watched.until(now);
+        watched.look(now);
+        assert!(cancel.is_cancelled());
+        drop(watching);
+        assert!(!cancel.is_cancelled());
+        watched.look(now + HOUR);
+        assert!(!cancel.is_cancelled());
+    }
+
+    #[test]
+    fn what_somebody_else_stopped_stays_so() {
+        let (watched, cancel) = watched();
+        let watching = watched.until(Instant::now() + HOUR);
+        cancel.cancel();
+        drop(watching);
+        assert!(cancel.is_cancelled());
+    }
+}
