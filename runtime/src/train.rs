@@ -4,7 +4,7 @@
 //! - [`worker`]: an instance with its tensors
 //! - [`run`]: the loop of one worker
 //! - [`files`]: a data set of this process's own
-//! - [`settings`]: hyper-parameters
+//! - [`settings`]: hyper-parameters as a caller gives them
 //! - [`local`]: what training in this process needs
 //! - [`save`]: declared tensors become a model's file, and back
 

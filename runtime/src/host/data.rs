@@ -53,9 +53,8 @@ impl Host for HostState {
         });
         Ok(csr.and_then(|csr| {
             let width = u32::try_from(csr.width).unwrap_or(u32::MAX);
-            let tensors = &mut self.compute.tensors;
-            let (offsets, columns) = (tensors.hold(csr.offsets)?, tensors.hold(csr.columns)?);
-            Ok(Csr { offsets, columns, values: tensors.hold(csr.values)?, width })
+            let [offsets, columns, values] = self.compute.tensors.hold_all([csr.offsets, csr.columns, csr.values])?;
+            Ok(Csr { offsets, columns, values, width })
         }))
     }
 

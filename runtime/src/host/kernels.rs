@@ -11,10 +11,10 @@ use super::HostState;
 use super::bindings::weft::train::kernels::{
     BinaryOp, Comparison, Error, Host, Reducer, Reduction, Resampling, TensorType, UnaryOp,
 };
-use super::tensor::{Handle, sizes};
+use super::tensor::{Handle, Pair, sizes};
 
 type Given = Result<Result<Resource<Handle>, Error>>;
-type GivenPair = Result<Result<(Resource<Handle>, Resource<Handle>), Error>>;
+type GivenPair = Result<Result<Pair, Error>>;
 type Done = Result<Result<(), Error>>;
 type Arg = Resource<Handle>;
 
@@ -260,17 +260,17 @@ impl Host for HostState {
     }
 
     fn uniform(&mut self, dimensions: Vec<u32>, low: f32, high: f32) -> Given {
-        let stream = self.compute.draws.next();
+        let stream = self.compute.draws.draw();
         self.give(|host| Ok(host.device()?.uniform(&sizes(&dimensions), low, high, stream?)?))
     }
 
     fn normal(&mut self, dimensions: Vec<u32>, mean: f32, deviation: f32) -> Given {
-        let stream = self.compute.draws.next();
+        let stream = self.compute.draws.draw();
         self.give(|host| Ok(host.device()?.normal(&sizes(&dimensions), mean, deviation, stream?)?))
     }
 
     fn dropout(&mut self, x: Arg, rate: f32) -> Given {
-        let stream = self.compute.draws.next();
+        let stream = self.compute.draws.draw();
         self.give(|host| Ok(host.tensor(&x)?.dropout(rate, stream?)?))
     }
 

@@ -15,6 +15,9 @@ pub const MAX_TENSORS: usize = 16_384;
 /// What a handle of the guest's stands for.
 pub struct Handle;
 
+/// Two handles.
+pub type Pair = (Resource<Handle>, Resource<Handle>);
+
 /// The tensors that a guest holds.
 #[derive(Default)]
 pub struct Tensors {
@@ -45,23 +48,35 @@ impl Tensors {
         self.put(Slot::Held(tensor))
     }
 
+    /// All of them or none: a guest that gets an error has no handle to drop.
+    pub fn hold_all<const N: usize>(&mut self, tensors: [Tensor; N]) -> Result<[Resource<Handle>; N], Error> {
+        self.check_room(N)?;
+        Ok(tensors.map(|tensor| self.place(Slot::Held(tensor))))
+    }
+
     pub fn declare(&mut self, number: usize) -> Result<Resource<Handle>, Error> {
         self.put(Slot::Declared(number))
     }
 
     fn put(&mut self, slot: Slot) -> Result<Resource<Handle>, Error> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.slots.len() < MAX_TENSORS => {
-                self.slots.push(Slot::Free);
-                (self.slots.len() - 1) as u32
-            }
-            None => {
-                return Err(Error::Quota(format!("{MAX_TENSORS} tensors are held (`max_tensors`): drop some first")));
-            }
-        };
+        self.check_room(1)?;
+        Ok(self.place(slot))
+    }
+
+    fn check_room(&self, wanted: usize) -> Result<(), Error> {
+        if MAX_TENSORS - self.slots.len() + self.free.len() >= wanted {
+            return Ok(());
+        }
+        Err(Error::Quota(format!("{MAX_TENSORS} tensors are held (`max_tensors`): drop some first")))
+    }
+
+    fn place(&mut self, slot: Slot) -> Resource<Handle> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::Free);
+            (self.slots.len() - 1) as u32
+        });
         self.slots[index as usize] = slot;
-        Ok(Resource::new_own(index))
+        Resource::new_own(index)
     }
 
     /// The guest gives up its handle.
@@ -160,17 +175,11 @@ impl HostState {
     pub fn give_pair(
         &mut self,
         make: impl FnOnce(&Self) -> Result<(Tensor, Tensor), Error>,
-    ) -> wasmtime::Result<Result<(Resource<Handle>, Resource<Handle>), Error>> {
+    ) -> wasmtime::Result<Result<Pair, Error>> {
         let made = make(self);
         Ok(made.and_then(|(first, second)| {
-            let first = self.compute.tensors.hold(first)?;
-            match self.compute.tensors.hold(second) {
-                Ok(second) => Ok((first, second)),
-                Err(error) => {
-                    self.compute.tensors.take(first.rep());
-                    Err(error)
-                }
-            }
+            let [first, second] = self.compute.tensors.hold_all([first, second])?;
+            Ok((first, second))
         }))
     }
 
@@ -315,14 +324,39 @@ impl Draws {
     /// Draws of one step that cannot meet those of the next.
     const MOST: u64 = 1 << 20;
 
-    pub fn next(&mut self) -> Result<weft_gpu::op::Stream, Error> {
+    pub fn draw(&mut self) -> Result<weft_gpu::op::Stream, Error> {
         if self.drawn == Self::MOST {
-            return Err(Error::Quota(format!("more than {} random tensors in one call", Self::MOST)));
+            return Err(Error::Quota(format!("more than {} random tensors in one call (`max_draws`)", Self::MOST)));
         }
         self.drawn += 1;
         Ok(weft_gpu::op::Stream {
             seed: self.seed,
             offset: self.step.wrapping_mul(Self::MOST).wrapping_add(self.drawn),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_gpu::device::cpu::Cpu;
+    use weft_gpu::{Crew, Limits};
+
+    use super::*;
+
+    #[test]
+    fn tensors_that_come_together_find_room_together() {
+        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+        let tensor = context.full(&[1], DType::F32, 0.0).unwrap();
+        let mut tensors = Tensors::default();
+        for _ in 1..MAX_TENSORS {
+            tensors.hold(tensor.clone()).unwrap();
+        }
+        assert!(matches!(tensors.hold_all([tensor.clone(), tensor.clone()]), Err(Error::Quota(_))));
+        let last = tensors.hold(tensor.clone()).unwrap();
+        assert!(matches!(tensors.hold(tensor.clone()), Err(Error::Quota(_))));
+        assert!(tensors.take(last.rep()).is_some());
+        assert!(tensors.hold_all([tensor]).is_ok());
     }
 }

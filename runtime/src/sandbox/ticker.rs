@@ -40,19 +40,28 @@ pub struct Ticking(Arc<State>);
 
 /// What stops kernels when a call's time is over: no epoch reaches into the host.
 pub struct Watched {
-    until: Mutex<Option<Instant>>,
+    alarm: Mutex<Alarm>,
     cancel: Cancel,
 }
 
+#[derive(Default)]
+struct Alarm {
+    at: Option<Instant>,
+    rang: bool,
+}
+
 impl Watched {
-    /// From now on, until the result is dropped, kernels are stopped at this moment.
+    /// From now on, until the result is dropped, kernels are stopped at this moment. Those of the next call are not.
     pub fn until(&self, moment: Instant) -> Watching<'_> {
-        *self.until.locked() = Some(moment);
+        *self.alarm.locked() = Alarm { at: Some(moment), rang: false };
         Watching(self)
     }
 
     fn look(&self, now: Instant) {
-        if self.until.locked().take_if(|moment| *moment <= now).is_some() {
+        // Held until kernels are stopped: the call may end meanwhile, and it is its kernels that are meant.
+        let mut alarm = self.alarm.locked();
+        if alarm.at.take_if(|moment| *moment <= now).is_some() {
+            alarm.rang = true;
             self.cancel.cancel();
         }
     }
@@ -62,7 +71,10 @@ pub struct Watching<'a>(&'a Watched);
 
 impl Drop for Watching<'_> {
     fn drop(&mut self) {
-        *self.0.until.locked() = None;
+        let mut alarm = self.0.alarm.locked();
+        if std::mem::take(&mut *alarm).rang {
+            self.0.cancel.clear();
+        }
     }
 }
 
@@ -77,7 +89,7 @@ impl Ticker {
 
     /// Looks after what `cancel` stops, for as long as the result is held. It only ticks while there are guests.
     pub fn watch(&self, cancel: Cancel) -> Arc<Watched> {
-        let watched = Arc::new(Watched { until: Mutex::default(), cancel });
+        let watched = Arc::new(Watched { alarm: Mutex::default(), cancel });
         self.state.watched.locked().push(Arc::downgrade(&watched));
         watched
     }
@@ -140,5 +152,39 @@ fn tick(engine: &Engine, turns: &Turns, state: &State) {
         }
         state.asleep.store(false, Ordering::SeqCst);
         idle = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn watched() -> (Watched, Cancel) {
+        let cancel = Cancel::default();
+        (Watched { alarm: Mutex::default(), cancel: cancel.clone() }, cancel)
+    }
+
+    #[test]
+    fn a_deadline_stops_the_kernels_of_its_own_call_only() {
+        let (watched, cancel) = watched();
+        let now = Instant::now();
+        let watching = watched.until(now);
+        watched.look(now);
+        assert!(cancel.is_cancelled());
+        drop(watching);
+        assert!(!cancel.is_cancelled());
+        watched.look(now + HOUR);
+        assert!(!cancel.is_cancelled());
+    }
+
+    #[test]
+    fn what_somebody_else_stopped_stays_so() {
+        let (watched, cancel) = watched();
+        let watching = watched.until(Instant::now() + HOUR);
+        cancel.cancel();
+        drop(watching);
+        assert!(cancel.is_cancelled());
     }
 }

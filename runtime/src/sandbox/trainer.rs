@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wasmtime::Store;
 use wasmtime::component::Resource;
-use weft_gpu::{Context, Tensor};
+use weft_gpu::{Context, DType, Tensor};
 
 use super::ticker::{Ticking, Watched};
 use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Permit, Sandbox, SandboxLimits, TurnClock, Turns};
@@ -143,6 +143,16 @@ fn said<T>(answer: Result<T, host::Error>) -> Result<T, InvokeError> {
     })
 }
 
+/// Told apart here, where it is known what the tensor is for.
+fn one_number(tensor: &Tensor, what: &str) -> Result<(), InvokeError> {
+    let (shape, dtype) = (tensor.shape(), tensor.dtype());
+    if shape.elements() == 1 && dtype == DType::F32 {
+        return Ok(());
+    }
+    let message = format!("{what} must be one number of f32, and is {shape:?} of {dtype}");
+    Err(InvokeError::Function { kind: "bad-shape", message })
+}
+
 impl TrainerInstance {
     pub async fn describe(&mut self) -> Result<Description, InvokeError> {
         call!(self, Kind::Init, Place::default(), |trainer, store| trainer.call_describe(store))
@@ -175,7 +185,9 @@ impl TrainerInstance {
         let answer = call!(self, Kind::Step, place, |trainer, store| trainer.call_step(store));
         self.store.data_mut().training.batch = None;
         let report = said(answer?)?;
-        Ok(Stepped { loss: self.take(report.loss)?.detach(), samples: report.samples })
+        let loss = self.take(report.loss)?.detach();
+        one_number(&loss, "the loss")?;
+        Ok(Stepped { loss, samples: report.samples })
     }
 
     pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
@@ -192,6 +204,7 @@ impl TrainerInstance {
         let metrics = said(answer?)?;
         let measured = metrics.into_iter().map(|metric| {
             let value = self.take(metric.value)?;
+            one_number(&value, &format!("the metric `{}`", metric.name.escape_debug()))?;
             Ok(Measured { name: metric.name, value })
         });
         measured.collect()

@@ -94,7 +94,7 @@ pub enum TrainError {
     Samples { step: u64, said: u32, given: usize },
     #[error("a metric is called twice: `{0}`")]
     MetricTwice(String),
-    #[error("inference of {samples} samples gave {shape:?}: the first axis must be theirs")]
+    #[error("inference of {samples} samples gave {shape:?}: it must be a row of numbers for each")]
     Rows { samples: usize, shape: Shape },
     #[error("stopped")]
     Stopped,
@@ -193,10 +193,7 @@ pub async fn evaluate(
     schedule: &Schedule,
     place: Place,
 ) -> Result<Metrics, TrainError> {
-    let Some(data) = data else {
-        let measured = worker.evaluate(place, None).await?;
-        return measured.into_iter().map(|metric| Ok((metric.name, f64::from(metric.value.item()?)))).collect();
-    };
+    let Some(data) = data else { return measure(worker, place, None).await };
     if data.manifest.test.count == 0 {
         return Ok(Metrics::new());
     }
@@ -204,17 +201,23 @@ pub async fn evaluate(
     for batch in open(worker, data, Part::Test, schedule, 0)? {
         let batch: Batch = batch?;
         let count = batch.count;
-        let mut seen = Metrics::new();
-        for metric in worker.evaluate(place, Some(batch)).await? {
-            let value = f64::from(metric.value.item()?);
-            if seen.insert(metric.name.clone(), value).is_some() {
-                return Err(TrainError::MetricTwice(metric.name));
-            }
-            *sums.entry(metric.name).or_default() += value * count as f64;
+        for (name, value) in measure(worker, place, Some(batch)).await? {
+            *sums.entry(name).or_default() += value * count as f64;
         }
         samples += count;
     }
     Ok(sums.into_iter().map(|(name, sum)| (name, sum / samples as f64)).collect())
+}
+
+/// How good it is on one batch.
+async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) -> Result<Metrics, TrainError> {
+    let mut metrics = Metrics::new();
+    for metric in worker.evaluate(place, batch).await? {
+        if metrics.insert(metric.name.clone(), f64::from(metric.value.item()?)).is_some() {
+            return Err(TrainError::MetricTwice(metric.name));
+        }
+    }
+    Ok(metrics)
 }
 
 /// What the model makes of the samples to test with: a row of numbers for each.
@@ -226,11 +229,11 @@ pub async fn infer(worker: &mut Worker, data: &Data<'_>, schedule: &Schedule) ->
         let outputs = worker.infer(Place::default(), batch).await?;
         let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
         let elements = outputs.shape().elements();
-        if outputs.shape().first() != Some(&count) {
+        if outputs.shape().first() != Some(&count) || elements == 0 {
             return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
         }
         let numbers = outputs.to_vec::<f32>()?;
-        rows.extend(numbers.chunks(elements / count.max(1)).map(<[f32]>::to_vec));
+        rows.extend(numbers.chunks(elements / count).map(<[f32]>::to_vec));
     }
     Ok(rows)
 }

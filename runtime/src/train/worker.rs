@@ -1,6 +1,6 @@
 //! One worker: a trainer's instance, the tensors that it declared, and the device that they are on.
 //!
-//! The instance may be replaced between any two calls; what it declared stays.
+//! The instance may be replaced between any two calls, and is after one that failed; what it declared stays.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -45,7 +45,7 @@ impl Worker {
     /// Starts the trainer and has it declare its model.
     pub async fn start(setup: WorkerSetup) -> Result<Self, InvokeError> {
         let mut worker = Self { setup, instance: None, declared: None, instances: 0 };
-        worker.ready().await?;
+        worker.instance = Some(worker.ready().await?);
         Ok(worker)
     }
 
@@ -54,23 +54,21 @@ impl Worker {
         instance(setup, 0).await?.describe().await
     }
 
-    /// An instance that has declared its model.
-    async fn ready(&mut self) -> Result<&mut TrainerInstance, InvokeError> {
-        let found = match self.instance.take() {
-            Some(found) => found,
-            None => {
-                let mut made = instance(&self.setup, self.instances).await?;
-                made.init(&self.setup.settings, &mut self.declared).await?;
-                self.instances += 1;
-                made
-            }
-        };
-        Ok(self.instance.insert(found))
+    /// An instance that has declared its model. It belongs to the call, which has to [`keep`](Self::keep) it.
+    async fn ready(&mut self) -> Result<TrainerInstance, InvokeError> {
+        if let Some(kept) = self.instance.take() {
+            return Ok(kept);
+        }
+        let mut made = instance(&self.setup, self.instances).await?;
+        made.init(&self.setup.settings, &mut self.declared).await?;
+        self.instances += 1;
+        Ok(made)
     }
 
-    fn done(&mut self) {
-        if self.setup.fresh {
-            self.instance = None;
+    /// For the next call. One that failed is not kept: it may have trapped, and holds whatever it leaked.
+    fn keep(&mut self, instance: TrainerInstance) {
+        if !self.setup.fresh {
+            self.instance = Some(instance);
         }
     }
 
@@ -79,8 +77,9 @@ impl Worker {
         if let Some(declared) = &self.declared {
             declared.arena().clear_gradients();
         }
-        let stepped = self.ready().await?.step(place, batch).await?;
-        self.done();
+        let mut instance = self.ready().await?;
+        let stepped = instance.step(place, batch).await?;
+        self.keep(instance);
         Ok(stepped)
     }
 
@@ -91,20 +90,23 @@ impl Worker {
 
     /// Statistics become weights.
     pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
-        self.ready().await?.update(place).await?;
-        self.done();
+        let mut instance = self.ready().await?;
+        instance.update(place).await?;
+        self.keep(instance);
         Ok(())
     }
 
     pub async fn evaluate(&mut self, place: Place, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
-        let measured = self.ready().await?.evaluate(place, batch).await?;
-        self.done();
+        let mut instance = self.ready().await?;
+        let measured = instance.evaluate(place, batch).await?;
+        self.keep(instance);
         Ok(measured)
     }
 
     pub async fn infer(&mut self, place: Place, batch: Batch) -> Result<Tensor, InvokeError> {
-        let inferred = self.ready().await?.infer(place, batch).await?;
-        self.done();
+        let mut instance = self.ready().await?;
+        let inferred = instance.infer(place, batch).await?;
+        self.keep(instance);
         Ok(inferred)
     }
 
