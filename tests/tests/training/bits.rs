@@ -22,7 +22,12 @@ const CASES: [Case; 12] = [
     Case { function: "kmeans", parameters: &[("features", "8"), ("clusters", "3")], shape: &[8], classes: 3 },
     Case { function: "mlp", parameters: &[("features", "8"), ("dropout", "0.5")], shape: &[8], classes: 2 },
     Case { function: "lenet", parameters: &[], shape: &[1, 28, 28], classes: 10 },
-    Case { function: "cifar-cnn", parameters: &[("width", "16"), ("dropout", "0.5")], shape: &[3, 32, 32], classes: 10 },
+    Case {
+        function: "cifar-cnn",
+        parameters: &[("width", "16"), ("dropout", "0.5")],
+        shape: &[3, 32, 32],
+        classes: 10,
+    },
     Case { function: "resnet", parameters: &[("depth", "32")], shape: &[3, 32, 32], classes: 10 },
     Case { function: "mobilenet-v3-small", parameters: &[], shape: &[3, 32, 32], classes: 10 },
     Case { function: "squeezenet", parameters: &[], shape: &[3, 32, 32], classes: 10 },

@@ -65,22 +65,28 @@ async fn lenet_learns_on_a_gpu() -> Result<()> {
     Ok(())
 }
 
-/// The smallest of each kind that has anything to learn with.
-const BY_HEART: [(&str, &[(&str, &str)], &[usize], u64, f32); 5] = [
-    ("cifar-cnn", &[("width", "32")], &[3, 32, 32], 80, 0.02),
-    ("resnet", &[], &[3, 32, 32], 12, 0.02),
-    ("mobilenet-v3-small", &[("dropout", "0")], &[3, 32, 32], 40, 0.05),
-    ("squeezenet", &[("dropout", "0")], &[3, 32, 32], 150, 0.005),
-    ("vgg11", &[], &[3, 32, 32], 60, 0.005),
+struct ByHeart {
+    function: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    steps: u64,
+    rate: f32,
+}
+
+const BY_HEART: [ByHeart; 5] = [
+    ByHeart { function: "cifar-cnn", parameters: &[("width", "32")], steps: 80, rate: 0.02 },
+    ByHeart { function: "resnet", parameters: &[], steps: 12, rate: 0.02 },
+    ByHeart { function: "mobilenet-v3-small", parameters: &[("dropout", "0")], steps: 40, rate: 0.05 },
+    ByHeart { function: "squeezenet", parameters: &[("dropout", "0")], steps: 150, rate: 0.005 },
+    ByHeart { function: "vgg11", parameters: &[], steps: 60, rate: 0.005 },
 ];
 
 #[tokio::test]
 async fn a_small_batch_is_learnt_by_heart() -> Result<()> {
-    for (function, parameters, shape, steps, rate) in BY_HEART {
+    for ByHeart { function, parameters, steps, rate } in BY_HEART {
         let mut training = Training::of(&format!("functions/{function}")).await?;
         (training.threads, training.device_memory) = (2, 2 << 30);
         let mut worker = training.worker(parameters).await?;
-        let batch = waves(worker.context(), 8, shape, 4)?;
+        let batch = waves(worker.context(), 8, &[3, 32, 32], 4)?;
         let mut losses = Vec::new();
         for step in 0..steps {
             let place = Place { step, rate, workers: 1, ..Place::default() };
