@@ -55,6 +55,11 @@ impl Error {
         Self::BadInput(message.into())
     }
 
+    /// Tensor shapes or types that do not fit the operation.
+    pub fn bad_shape(message: impl Into<String>) -> Self {
+        Self::BadShape(message.into())
+    }
+
     /// There is nothing under that name.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::NotFound(message.into())
@@ -150,6 +155,9 @@ pub trait Context<T> {
     /// Put `doing` in front of the error's message; an error of ours keeps its case.
     fn context(self, doing: impl Display) -> Result<T>;
 
+    /// Like `context`, for words that are put together only if they are needed.
+    fn with_context<D: Display>(self, doing: impl FnOnce() -> D) -> Result<T>;
+
     /// Like `context`, and it is the caller's input that is at fault.
     fn bad_input(self, doing: impl Display) -> Result<T>;
 }
@@ -157,6 +165,10 @@ pub trait Context<T> {
 impl<T, E: Into<Error>> Context<T> for Result<T, E> {
     fn context(self, doing: impl Display) -> Result<T> {
         self.map_err(|error| error.into().context(doing))
+    }
+
+    fn with_context<D: Display>(self, doing: impl FnOnce() -> D) -> Result<T> {
+        self.map_err(|error| error.into().context(doing()))
     }
 
     fn bad_input(self, doing: impl Display) -> Result<T> {
@@ -167,6 +179,10 @@ impl<T, E: Into<Error>> Context<T> for Result<T, E> {
 impl<T> Context<T> for Option<T> {
     fn context(self, doing: impl Display) -> Result<T> {
         self.ok_or_else(|| Error::Other(doing.to_string()))
+    }
+
+    fn with_context<D: Display>(self, doing: impl FnOnce() -> D) -> Result<T> {
+        self.ok_or_else(|| Error::Other(doing().to_string()))
     }
 
     fn bad_input(self, doing: impl Display) -> Result<T> {

@@ -85,6 +85,31 @@ pub fn should_stop() -> bool {
     host::should_stop()
 }
 
+/// Training: how many steps were done before this one.
+pub fn step() -> u64 {
+    host::step()
+}
+
+/// Training: how many epochs were done before this one.
+pub fn epoch() -> u64 {
+    host::epoch()
+}
+
+/// Training: the learning rate of this step. The host applies it; few functions want to know.
+pub fn learning_rate() -> f32 {
+    host::learning_rate()
+}
+
+/// Training: which worker this is, counted from 0.
+pub fn worker() -> u32 {
+    host::worker()
+}
+
+/// Training: how many workers there are.
+pub fn workers() -> u32 {
+    host::workers()
+}
+
 /// As many bits as an `f64` below 1 holds exactly: rounding more of them could give 1 itself.
 fn unit_interval(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1_u64 << 53) as f64

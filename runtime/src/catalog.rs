@@ -29,6 +29,7 @@ mod shelf;
 pub mod spec;
 mod uploads;
 
+pub(crate) use datasets::open as open_sources;
 pub use datasets::{BlobBlocks, DataSet, Version};
 pub use models::{BlobFile, StoredModel};
 pub use uploads::{MAX_UPLOADS, PART_BYTES, Upload};
@@ -76,7 +77,7 @@ impl CatalogError {
         Self::NotFound { what, name: name.chars().take(80).collect() }
     }
 
-    fn io(what: &str, error: std::io::Error) -> Self {
+    pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
         Self::Io { what: what.to_owned(), error }
     }
 }

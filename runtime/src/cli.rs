@@ -1,7 +1,7 @@
 //! The `weft` command: flags in, verbs out.
 //!
 //! One file per noun. Verbs speak HTTP to a node through [`Client`], like any other client; only `new`, `build`, `serve`,
-//! `config`, `doctor`, `devices`, `bench`, `restore` and `profile` work on this machine. A verb returns an error and never
+//! `train-local`, `infer`, `config`, `doctor`, `devices`, `bench`, `restore` and `profile` work on this machine. A verb returns an error and never
 //! ends the process: what an error means as text and as an exit code is decided in [`failure`].
 
 use std::path::PathBuf;
@@ -32,6 +32,7 @@ mod output;
 mod profile;
 mod sse;
 mod tenant;
+mod train_local;
 mod upload;
 
 pub use client::{Body, Client, ClientError, Invocation, Invoked};
@@ -114,6 +115,10 @@ enum Verb {
     /// Look at models, and save them as files
     #[command(subcommand)]
     Model(model::ModelVerb),
+    /// Train a function on this machine, without a node
+    TrainLocal(train_local::TrainLocalArgs),
+    /// Use a trained model on samples, on this machine
+    Infer(train_local::InferArgs),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -172,6 +177,8 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Function(verb) => function::run(verb, &global.client()?, out),
         Verb::Dataset(verb) => dataset::run(verb, &global.client()?, out),
         Verb::Model(verb) => model::run(verb, &global.client()?, out),
+        Verb::TrainLocal(args) => train_local::run(args, out),
+        Verb::Infer(args) => train_local::infer(args, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

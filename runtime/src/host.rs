@@ -1,7 +1,7 @@
 //! The host side of `wit/`: one file per interface.
 //!
 //! A function reaches exactly what is here and in WASI's clocks, randomness and standard streams, and of those only what
-//! it imports. `tensor`, `kernels`, `params` and `data` will each be one more file and one more line in [`linker`].
+//! it imports.
 
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime::{Engine, Result};
@@ -9,7 +9,11 @@ use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
 use crate::sandbox::{MAX_HANDLES, Meter};
 
+pub mod data;
 mod job;
+mod kernels;
+mod model;
+pub mod tensor;
 mod wasi;
 
 pub use job::{Facts, JobState};
@@ -18,19 +22,42 @@ pub use job::{Facts, JobState};
 pub mod bindings {
     wasmtime::component::bindgen!({
         path: "../wit",
-        world: "task",
-        imports: { default: trappable },
+        world: "trainer",
+        imports: {
+            "weft:train/tensor.[method]tensor.read": async | trappable,
+            "weft:train/tensor.[method]tensor.item": async | trappable,
+            default: trappable,
+        },
         exports: { default: async },
+        with: { "weft:train/tensor.tensor": super::tensor::Handle },
+    });
+}
+
+/// The same for tasks, whose interfaces are those of trainers.
+mod task {
+    wasmtime::component::bindgen!({
+        path: "../wit",
+        world: "task",
+        exports: { default: async },
+        with: {
+            "weft:train/types": super::bindings::weft::train::types,
+            "weft:train/job": super::bindings::weft::train::job,
+            "weft:train/tensor": super::bindings::weft::train::tensor,
+            "weft:train/kernels": super::bindings::weft::train::kernels,
+        },
     });
 }
 
 pub use bindings::weft::train::types::{Error, Request, Response};
-pub use bindings::{Task, TaskPre};
+pub use bindings::{Trainer, TrainerPre};
+pub use task::{Task, TaskPre};
 
 /// What the host keeps for one instance.
 pub struct HostState {
     pub meter: Meter,
     pub job: JobState,
+    pub compute: tensor::Compute,
+    pub training: data::Training,
     handles: ResourceTable,
     /// Made when a guest first asks for it; most never do.
     wasi: Option<Box<WasiCtx>>,
@@ -40,7 +67,7 @@ impl HostState {
     pub fn new(meter: Meter, job: JobState) -> Self {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(MAX_HANDLES);
-        Self { meter, job, handles, wasi: None }
+        Self { meter, job, compute: Default::default(), training: Default::default(), handles, wasi: None }
     }
 }
 
@@ -55,11 +82,13 @@ impl WasiView for HostState {
 pub fn linker(engine: &Engine) -> Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
-    Task::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    Trainer::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 
 impl bindings::weft::train::types::Host for HostState {}
+
+impl bindings::weft::train::training::Host for HostState {}
 
 impl Error {
     /// The case's name and its text.

@@ -11,6 +11,8 @@
 //! - [`catalog`]: uploads become data sets and models
 //! - [`dataset`]: files in, shards and batches out
 //! - [`model`]: what training leaves behind, as files that other tools open
+//! - [`train`]: a trainer, a data set and a device in, a model out
+//! - [`devices`]: what is computed on, leased call by call
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
@@ -29,6 +31,7 @@ pub mod clock;
 pub mod config;
 pub mod data_dir;
 pub mod dataset;
+pub mod devices;
 pub mod digest;
 pub mod host;
 mod locks;
@@ -42,4 +45,5 @@ pub mod registry;
 pub mod sandbox;
 pub mod server;
 pub mod tenant;
+pub mod train;
 pub mod units;

@@ -11,12 +11,14 @@ use std::time::Duration;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
+use weft_gpu::pool::PoolError;
 
 use crate::blob::Blobs;
 use crate::catalog::spec::DataSetSpec;
 use crate::catalog::{Catalog, CatalogError, DataSet, StoredModel, to_the_end};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
+use crate::devices::Devices;
 use crate::digest::Digest;
 use crate::host::Request;
 use crate::logs::{LogSink, Logs};
@@ -70,6 +72,7 @@ pub struct Node {
     pub blobs: Arc<Blobs>,
     pub metadata: Arc<Metadata>,
     sandbox: Arc<Sandbox>,
+    devices: Devices,
     memory: Arc<Account>,
     uploads: Arc<Gate>,
     builds: Arc<Gate>,
@@ -108,6 +111,8 @@ pub enum InvokeFailure {
     QueueTimeout(u128),
     #[error("the node is stopping")]
     Draining,
+    #[error("no device: {0}")]
+    Device(#[from] PoolError),
     #[error("no randomness for a seed: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("{error}")]
@@ -168,6 +173,7 @@ impl Node {
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
+        let devices = Devices::new(&settings.devices, settings.sandbox().cores);
         let node = Arc::new(Self {
             settings,
             tenants,
@@ -178,6 +184,7 @@ impl Node {
             blobs,
             metadata,
             sandbox,
+            devices,
             memory,
             uploads,
             builds,
@@ -304,7 +311,12 @@ impl Node {
             seed,
             stopping: self.stopping.clone(),
         };
-        let call = Call { tenant: tenant.clone(), request, charge, facts, log };
+        let leased = match loaded.needs_device() {
+            true => Some(self.devices.lease(tenant).await?),
+            false => None,
+        };
+        let context = leased.as_ref().map(|leased| leased.context.clone());
+        let call = Call { tenant: tenant.clone(), request, charge, facts, log, context };
         let finished = self.sandbox.invoke(&loaded, call, permit).await;
         self.metrics.count_invocation(finished.result.as_ref().err(), &finished.spent);
         let receipt = Receipt { invocation, version: function.active, seed, spent: finished.spent };

@@ -13,8 +13,10 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
+use weft_gpu::Context;
 
-use crate::host::{self, HostState, JobState, Request, Response, TaskPre};
+use crate::host::tensor::{Compute, MAX_TENSORS};
+use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
 use crate::logs::{Level, LogSink};
 use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 
@@ -26,6 +28,7 @@ mod gate;
 mod limits;
 mod meter;
 mod ticker;
+pub mod trainer;
 mod turns;
 
 pub use crate::host::Facts;
@@ -46,9 +49,15 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
 #[error("{0}")]
 pub struct LoadError(String);
 
+/// What a function exports.
+enum Export {
+    Task(TaskPre<HostState>),
+    Trainer(TrainerPre<HostState>),
+}
+
 /// A function that is ready to be instantiated.
 pub struct Loaded {
-    task: TaskPre<HostState>,
+    export: Export,
     imports: Vec<String>,
     bytes: usize,
 }
@@ -57,6 +66,16 @@ impl Loaded {
     /// The interfaces that it imports.
     pub fn imports(&self) -> &[String] {
         &self.imports
+    }
+
+    /// Whether it computes with tensors.
+    pub fn needs_device(&self) -> bool {
+        self.imports.iter().any(|import| import.starts_with("weft:train/tensor@"))
+    }
+
+    /// Whether it trains, and does not answer requests.
+    pub fn is_trainer(&self) -> bool {
+        matches!(self.export, Export::Trainer(_))
     }
 
     /// How much memory its code takes.
@@ -73,6 +92,8 @@ pub struct Call {
     pub charge: Charge,
     pub facts: Facts,
     pub log: LogSink,
+    /// Where it computes, if it does.
+    pub context: Option<Context>,
 }
 
 /// What a function answered, with its bytes counted.
@@ -154,13 +175,25 @@ impl Sandbox {
         let component = unsafe { Component::deserialize(&self.engine, artifact) };
         let component = component.map_err(|error| LoadError(format!("{:#}", error)))?;
         let pre = self.linker.instantiate_pre(&component).map_err(|error| LoadError(format!("{error:#}")))?;
-        let task = TaskPre::new(pre).map_err(|error| {
-            LoadError(format!("the component does not implement the world `weft:train/task`: {error:#}"))
-        })?;
+        let export = match TaskPre::new(pre.clone()) {
+            Ok(task) => Export::Task(task),
+            Err(no_task) => match TrainerPre::new(pre) {
+                Ok(trainer) => Export::Trainer(trainer),
+                // What it exports tells which of the two it was meant to be.
+                Err(error) if component.get_export_index(None, "step").is_some() => {
+                    let text = format!("the component does not implement the world `weft:train/trainer`: {error:#}");
+                    return Err(LoadError(text));
+                }
+                Err(_) => {
+                    let text = format!("the component does not implement the world `weft:train/task`: {no_task:#}");
+                    return Err(LoadError(text));
+                }
+            },
+        };
         // Made now, off the path of the first invocation.
         component.initialize_copy_on_write_image().map_err(|error| LoadError(format!("{error:#}")))?;
         let imports = component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
-        Ok(Loaded { task, imports, bytes: artifact.len() })
+        Ok(Loaded { export, imports, bytes: artifact.len() })
     }
 
     /// Runs one invocation in a fresh instance. Dropping the future stops the guest.
@@ -168,7 +201,8 @@ impl Sandbox {
         let clock = Arc::new(TurnClock::default());
         let tenant = call.tenant.clone();
         let ticking = self.ticker.guest();
-        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone());
+        let watched = call.context.as_ref().map(|context| self.ticker.watch(context.cancel().clone()));
+        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone(), watched);
         let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
             let finished = run.await;
             drop((permit, ticking));
@@ -214,8 +248,9 @@ async fn run(
     call: Call,
     limits: SandboxLimits,
     clock: Arc<TurnClock>,
+    watched: Option<Arc<ticker::Watched>>,
 ) -> Finished {
-    let Call { tenant, request, mut charge, facts, log } = call;
+    let Call { tenant, request, mut charge, facts, log, context } = call;
     let quota = tenant.quota();
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
@@ -228,16 +263,21 @@ async fn run(
     let meter = Meter::new(tenant.clone(), memory);
     let bytes_in = request.body.len() as u64;
     let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
-    let mut store = Store::new(&engine, HostState::new(meter, job));
-    store.limiter(|state| &mut state.meter);
-    store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
-    store.set_max_component_handles(MAX_HANDLES);
-    // At least one whole epoch, however soon the next one begins.
-    store.set_epoch_deadline(2);
+    let seed = job.facts.seed;
+    let mut state = HostState::new(meter, job);
+    if let Some(context) = context {
+        state.compute = Compute::on(context);
+        state.compute.draws.seed = seed;
+    }
+    let _watching = watched.as_ref().map(|watched| watched.until(started + wall));
+    let mut store = new_store(&engine, state, &limits);
     store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms));
     let mut cold_start = Duration::ZERO;
     let answer = tokio::time::timeout(wall, async {
-        let task = function.task.instantiate_async(&mut store).await?;
+        let Export::Task(task) = &function.export else {
+            return Ok(Err(host::Error::BadInput("this function is a trainer: it is trained, not invoked".to_owned())));
+        };
+        let task = task.instantiate_async(&mut store).await?;
         cold_start = started.elapsed();
         task.call_handle(&mut store, &request).await
     });
@@ -247,16 +287,7 @@ async fn run(
             let (kind, message) = error.parts();
             Err(InvokeError::Function { kind, message })
         }
-        Ok(Err(error)) => {
-            let state = store.data();
-            let mut log = state.job.log.lock();
-            let failure = error::classify(&error, state.meter.refused(), limits.payload, log.take_last_words());
-            if matches!(failure, InvokeError::Trap { .. }) {
-                // With the functions that it was in: for whoever wrote it, not for whoever called it.
-                log.write(Level::Error, &format!("{error:?}"));
-            }
-            Err(failure)
-        }
+        Ok(Err(error)) => Err(failure(&error, store.data(), &limits)),
         Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
     };
     let memory = store.data().meter.held();
@@ -269,6 +300,28 @@ async fn run(
     bill.failed = result.is_err();
     bill.bytes_out = result.as_ref().map_or(0, |answer| answer.response.body.len() as u64);
     Finished { result, spent: Spent { wall: started.elapsed(), cold_start, memory } }
+}
+
+/// A store with every limit but those of time.
+fn new_store(engine: &Engine, state: HostState, limits: &SandboxLimits) -> Store<HostState> {
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| &mut state.meter);
+    store.set_hostcall_fuel(usize::try_from(limits.payload).unwrap_or(usize::MAX));
+    store.set_max_component_handles(MAX_HANDLES + MAX_TENSORS);
+    // At least one whole epoch, however soon the next one begins.
+    store.set_epoch_deadline(2);
+    store
+}
+
+/// What a guest that did not return did wrong.
+fn failure(error: &wasmtime::Error, state: &HostState, limits: &SandboxLimits) -> InvokeError {
+    let mut log = state.job.log.lock();
+    let failure = error::classify(error, state.meter.refused(), limits.payload, log.take_last_words());
+    if matches!(failure, InvokeError::Trap { .. }) {
+        // With the functions that it was in: for whoever wrote it, not for whoever called it.
+        log.write(Level::Error, &format!("{error:?}"));
+    }
+    failure
 }
 
 /// What happens at each epoch: limits are looked at, and other guests get their turn.

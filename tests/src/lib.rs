@@ -11,6 +11,7 @@
 //! - [`python`]: a Python with numpy and its friends
 //! - [`s3`]: a real S3 server that can be made to misbehave
 //! - [`sandbox`]: the sandbox without a server around it
+//! - [`training`]: trainers without a server around them
 
 pub mod command;
 pub mod components;
@@ -21,4 +22,5 @@ pub mod node;
 pub mod python;
 pub mod s3;
 pub mod sandbox;
+pub mod training;
 pub mod wire;

@@ -31,6 +31,8 @@ fn samples() -> Vec<Sample> {
         (Conv2d { stride: [2, 1], padding: [2, 0], dilation: [1, 2], groups: 1 }, [2, 3, 7, 9], 4, [3, 2]),
         (Conv2d { stride: [3, 3], padding: [3, 3], ..plain }, [1, 2, 10, 10], 3, [7, 7]),
         (Conv2d { padding: [4, 4], ..plain }, [1, 2, 3, 3], 2, [3, 3]),
+        // one image whose output channels are shared out, unevenly
+        (Conv2d::padded(2), [1, 64, 16, 16], 64, [5, 5]),
         // groups and depthwise
         (grouped(2), [2, 6, 5, 5], 8, [3, 3]),
         (grouped(3), [2, 3, 6, 6], 6, [3, 3]),

@@ -58,3 +58,23 @@ pub fn time_left() -> u64 {
 pub fn should_stop() -> bool {
     false
 }
+
+pub fn step() -> u64 {
+    0
+}
+
+pub fn epoch() -> u64 {
+    0
+}
+
+pub fn learning_rate() -> f32 {
+    0.0
+}
+
+pub fn worker() -> u32 {
+    0
+}
+
+pub fn workers() -> u32 {
+    1
+}

@@ -244,6 +244,7 @@ impl From<InvokeFailure> for ApiError {
             InvokeFailure::Registry(error) => error.into(),
             InvokeFailure::Busy(_) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
             InvokeFailure::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
+            InvokeFailure::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
             InvokeFailure::Draining => Self::new(Kind::Draining, text).retry_after(1),
             InvokeFailure::Randomness(_) => Self::internal(&text),
             InvokeFailure::Failed { error, receipt } => {

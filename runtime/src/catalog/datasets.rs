@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -13,7 +13,7 @@ use tempfile::TempPath;
 use tokio::runtime::Handle;
 
 use super::shelf::{Shelved, key};
-use super::spec::{DataSetSpec, SourceSpec};
+use super::spec::{DataSetSpec, FileSpec, SourceSpec};
 use super::{Catalog, CatalogError};
 use crate::blob::{Blobs, Pinned};
 use crate::clock::unix_ms;
@@ -270,7 +270,11 @@ impl Catalog {
         let work = move || {
             let mut make = || -> Result<Manifest, CatalogError> {
                 let mut options = spec.building()?;
-                let sources = open(&spec, &files, manifest.as_ref(), &staging, &mut options)?;
+                let place = |file: &FileSpec| {
+                    let path: Option<&TempPath> = files.get(&file.digest()?);
+                    path.map(|path| path.to_path_buf()).ok_or_else(|| CatalogError::not_found("upload", &file.upload))
+                };
+                let sources = open(&spec, &place, manifest.as_ref(), &staging, &mut options)?;
                 let stop = || if stopping.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
                 let mut watch = |_| stop();
                 let builder = Builder::new(options, &mut sink).watch(&mut watch);
@@ -362,10 +366,13 @@ impl Catalog {
     }
 }
 
+/// Where the file is that a spec names.
+type Place<'a> = &'a dyn Fn(&FileSpec) -> Result<PathBuf, CatalogError>;
+
 /// Opens everything that a spec names.
-fn open(
+pub(crate) fn open(
     spec: &DataSetSpec,
-    files: &HashMap<Digest, TempPath>,
+    place: Place<'_>,
     old: Option<&Manifest>,
     staging: &Path,
     options: &mut Options,
@@ -395,7 +402,7 @@ fn open(
     }
     let mut sources = Sources::default();
     for source in &spec.train {
-        let samples = open_source(source, files, &reading)?;
+        let samples = open_source(source, place, &reading)?;
         // What the first file says holds for all that follow.
         follow(&mut reading, samples.features(), samples.class_names());
         reading.index_base = reading.index_base.or(samples.index_base());
@@ -403,7 +410,7 @@ fn open(
     }
     reading.arrays.part = Some(Part::Test);
     for source in &spec.test {
-        sources.test.push(open_source(source, files, &reading)?);
+        sources.test.push(open_source(source, place, &reading)?);
     }
     Ok(sources)
 }
@@ -420,12 +427,11 @@ fn follow(reading: &mut read::Options, features: &Features, class_names: Option<
 
 fn open_source(
     source: &SourceSpec,
-    files: &HashMap<Digest, TempPath>,
+    place: Place<'_>,
     reading: &read::Options,
 ) -> Result<Box<dyn Samples>, CatalogError> {
-    let place = |file: &super::spec::FileSpec| -> Result<Source, CatalogError> {
-        let path = files.get(&file.digest()?).ok_or_else(|| CatalogError::not_found("upload", &file.upload))?;
-        Ok(Source { name: file.name.chars().take(200).collect(), path: path.to_path_buf() })
+    let place = |file: &FileSpec| -> Result<Source, CatalogError> {
+        Ok(Source { name: file.name.chars().take(200).collect(), path: place(file)? })
     };
     let labels = source.labels.as_ref().map(place).transpose()?;
     Ok(read::open(&place(&source.features)?, labels.as_ref(), reading)?)

@@ -138,7 +138,7 @@ impl DataSetSpec {
     }
 
     /// What is done to the samples.
-    pub(super) fn building(&self) -> Result<build::Options, CatalogError> {
+    pub(crate) fn building(&self) -> Result<build::Options, CatalogError> {
         let transform = self.transform.as_deref().map(str::parse).transpose();
         Ok(build::Options {
             split: self.split,

@@ -15,7 +15,7 @@ use crate::api::types::{DataSetDetail, DataSetList, DataSetView};
 use crate::catalog::spec::{DataSetSpec, FileSpec, SourceSpec, SyntheticSpec};
 use crate::names::Name;
 
-mod pull;
+pub mod pull;
 
 #[derive(Subcommand)]
 pub enum DataSetVerb {
@@ -94,7 +94,7 @@ pub struct Files {
 }
 
 /// How files are to be understood.
-#[derive(Args)]
+#[derive(Debug, Args)]
 pub struct Reading {
     /// idx, npy, npz, csv, libsvm, cifar10 or safetensors [default: by name and content]
     #[arg(long)]
@@ -165,7 +165,7 @@ impl FromStr for Pair {
 
 /// Sizes with an `x` between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape(Vec<usize>);
+pub struct Shape(pub Vec<usize>);
 
 impl FromStr for Shape {
     type Err = String;
@@ -184,12 +184,12 @@ pub fn run(verb: DataSetVerb, client: &Client, out: &Output) -> anyhow::Result<(
             spec.shape = making.shape.map(|shape| shape.0);
             spec.resize = making.resize.map(image_size).transpose()?;
             (spec.transform, spec.class_names) = (making.transform, making.class_names);
-            files.send(&mut spec, client, out)?;
+            files.add_to(&mut spec, &|path| send(path, client, out))?;
             made(&client.create_dataset(&name, &spec)?, out)
         }
         DataSetVerb::Append { name, files, reading, split } => {
             let mut spec = DataSetSpec { split, ..reading.spec() };
-            files.send(&mut spec, client, out)?;
+            files.add_to(&mut spec, &|path| send(path, client, out))?;
             made(&client.append_dataset(&name, &spec)?, out)
         }
         DataSetVerb::List => list(client, out),
@@ -204,7 +204,9 @@ pub fn run(verb: DataSetVerb, client: &Client, out: &Output) -> anyhow::Result<(
         }
         DataSetVerb::Pull { example, name } => {
             let name = name.map_or_else(|| example.name(), Ok)?;
-            made(&pull::run(example, &name, client, out)?, out)
+            let folder = tempfile::tempdir()?;
+            let spec = pull::spec(example, folder.path(), &|path| send(path, client, out), out)?;
+            made(&client.create_dataset(&name, &spec)?, out)
         }
         DataSetVerb::Synth { kind, name, train, test, seed, transform } => {
             let synthetic = Some(SyntheticSpec { kind, train, test, seed });
@@ -214,7 +216,7 @@ pub fn run(verb: DataSetVerb, client: &Client, out: &Output) -> anyhow::Result<(
 }
 
 impl Reading {
-    fn spec(self) -> DataSetSpec {
+    pub fn spec(self) -> DataSetSpec {
         DataSetSpec {
             format: self.format,
             label: self.label,
@@ -228,30 +230,45 @@ impl Reading {
     }
 }
 
+/// How a file becomes one that a spec can name: a node is sent it, this process only has to find it.
+pub type Place<'a> = &'a dyn Fn(&Path) -> anyhow::Result<FileSpec>;
+
 impl Files {
-    /// Uploads them all; the spec then says what they are for.
-    fn send(self, spec: &mut DataSetSpec, client: &Client, out: &Output) -> anyhow::Result<()> {
+    /// The spec then says what they are for.
+    fn add_to(&self, spec: &mut DataSetSpec, place: Place<'_>) -> anyhow::Result<()> {
         anyhow::ensure!(!self.train.is_empty() || !self.test.is_empty(), "give files with `--train` or `--test`");
-        let send =
-            |pairs: Vec<Pair>| pairs.iter().map(|pair| pair.send(client, out)).collect::<anyhow::Result<Vec<_>>>();
-        (spec.train, spec.test) = (send(self.train)?, send(self.test)?);
+        (spec.train, spec.test) = (Pair::all(&self.train, place)?, Pair::all(&self.test, place)?);
         Ok(())
     }
 }
 
 impl Pair {
-    fn send(&self, client: &Client, out: &Output) -> anyhow::Result<SourceSpec> {
-        let labels = self.labels.as_deref().map(|path| send(path, client, out)).transpose()?;
-        Ok(SourceSpec { features: send(&self.features, client, out)?, labels })
+    pub fn all(pairs: &[Self], place: Place<'_>) -> anyhow::Result<Vec<SourceSpec>> {
+        pairs.iter().map(|pair| pair.spec(place)).collect()
+    }
+
+    fn spec(&self, place: Place<'_>) -> anyhow::Result<SourceSpec> {
+        let labels = self.labels.as_deref().map(place).transpose()?;
+        Ok(SourceSpec { features: place(&self.features)?, labels })
     }
 }
 
 fn send(path: &Path, client: &Client, out: &Output) -> anyhow::Result<FileSpec> {
-    let name = path.file_name().with_context(|| format!("`{}` is no file", path.display()))?;
-    Ok(FileSpec { upload: upload::file(path, client, out)?, name: name.to_string_lossy().into_owned() })
+    Ok(FileSpec { upload: upload::file(path, client, out)?, name: file_name(path)? })
 }
 
-fn image_size(shape: Shape) -> anyhow::Result<(usize, usize)> {
+/// A file that is read where it is.
+pub fn leave(path: &Path) -> anyhow::Result<FileSpec> {
+    anyhow::ensure!(path.is_file(), "there is no file `{}`", path.display());
+    Ok(FileSpec { upload: path.to_string_lossy().into_owned(), name: file_name(path)? })
+}
+
+fn file_name(path: &Path) -> anyhow::Result<String> {
+    let name = path.file_name().with_context(|| format!("`{}` is no file", path.display()))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+pub fn image_size(shape: Shape) -> anyhow::Result<(usize, usize)> {
     match shape.0[..] {
         [height, width] => Ok((height, width)),
         _ => anyhow::bail!("`--resize` takes a height and a width, as in 28x28"),

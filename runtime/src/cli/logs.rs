@@ -81,7 +81,7 @@ fn connect_again<T>(
     }
 }
 
-fn as_text(line: &LogLine, out: &Output) -> String {
+pub fn as_text(line: &LogLine, out: &Output) -> String {
     let level = match line.level {
         Level::Debug => out.paint(Style::Dim, "DEBUG"),
         Level::Info => out.paint(Style::Green, "INFO "),

@@ -13,11 +13,17 @@ use toml::{Table, Value};
 use super::output::Output;
 use crate::names::Name;
 
+mod templates;
+
 /// Start a project for a function.
 #[derive(Debug, clap::Args)]
 pub struct NewArgs {
     /// The name of the function: lower-case letters, digits and inner hyphens
     name: String,
+
+    /// A function that trains a model, instead of one that answers requests
+    #[arg(long)]
+    trainer: bool,
 
     /// The folder to make [default: NAME]
     #[arg(long, value_name = "DIR")]
@@ -37,43 +43,29 @@ const TAKEN: &[&str] = &[
 /// A file of the SDK or the contract: where it goes below `vendor/`, and what is in it.
 type Source = (&'static str, &'static str);
 
-macro_rules! sources {
-    ($($from:literal => $to:literal),* $(,)?) => {
-        &[$(($to, include_str!(concat!("../../../", $from)))),*]
-    };
-}
-
-const SOURCES: &[Source] = sources! {
-    "guest-sdk/src/allocator.rs" => "weft-sdk/src/allocator.rs",
-    "guest-sdk/src/bindings.rs" => "weft-sdk/src/bindings.rs",
-    "guest-sdk/src/error.rs" => "weft-sdk/src/error.rs",
-    "guest-sdk/src/job.rs" => "weft-sdk/src/job.rs",
-    "guest-sdk/src/job/stand_in.rs" => "weft-sdk/src/job/stand_in.rs",
-    "guest-sdk/src/lib.rs" => "weft-sdk/src/lib.rs",
-    "guest-sdk/src/panic.rs" => "weft-sdk/src/panic.rs",
-    "guest-sdk/src/task.rs" => "weft-sdk/src/task.rs",
-    "guest-sdk/macros/src/lib.rs" => "weft-sdk/macros/src/lib.rs",
-    "wit/job.wit" => "wit/job.wit",
-    "wit/task.wit" => "wit/task.wit",
-    "wit/types.wit" => "wit/types.wit",
-};
+/// As the build script found them.
+const SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/sdk_sources.rs"));
 
 /// Manifests, which lean on the workspace's and so cannot be written as they are.
-const MANIFESTS: &[Source] = sources! {
-    "guest-sdk/Cargo.toml" => "weft-sdk/Cargo.toml",
-    "guest-sdk/macros/Cargo.toml" => "weft-sdk/macros/Cargo.toml",
-};
+const MANIFESTS: &[Source] = &[
+    ("weft-sdk/Cargo.toml", include_str!("../../../guest-sdk/Cargo.toml")),
+    ("weft-sdk/macros/Cargo.toml", include_str!("../../../guest-sdk/macros/Cargo.toml")),
+];
 
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
 pub fn run(args: NewArgs, out: &Output) -> anyhow::Result<()> {
     let name = check_name(&args.name)?;
     let folder = args.path.unwrap_or_else(|| name.as_str().into());
-    let files = project(&name)?;
+    let files = project(&name, args.trainer)?;
     write(&folder, &files)?;
     let shown = folder.display();
     let value = serde_json::json!({ "name": name.as_str(), "path": &folder });
-    out.done(&value, format!("made `{name}` in {shown}; put it on a node with `weft deploy {shown}`"))
+    let next = match args.trainer {
+        true => format!("train it with `weft train-local {shown} --dataset digits`"),
+        false => format!("put it on a node with `weft deploy {shown}`"),
+    };
+    out.done(&value, format!("made `{name}` in {shown}; {next}"))
 }
 
 fn check_name(name: &str) -> anyhow::Result<Name> {
@@ -88,12 +80,16 @@ fn check_name(name: &str) -> anyhow::Result<Name> {
 }
 
 /// Every file of the project, by its path in there.
-fn project(name: &Name) -> anyhow::Result<Vec<(PathBuf, String)>> {
+fn project(name: &Name, trainer: bool) -> anyhow::Result<Vec<(PathBuf, String)>> {
     let template = |text: &str| text.replace("{name}", name.as_str());
+    let (function, readme) = match trainer {
+        true => (templates::TRAINER, templates::TRAINER_README),
+        false => (templates::TASK, templates::TASK_README),
+    };
     let mut files = vec![
-        ("Cargo.toml".into(), template(MANIFEST)),
-        ("src/lib.rs".into(), template(FUNCTION)),
-        ("README.md".into(), template(README)),
+        ("Cargo.toml".into(), template(templates::MANIFEST)),
+        ("src/lib.rs".into(), template(function)),
+        ("README.md".into(), template(readme)),
         (".gitignore".into(), "/target\n".to_owned()),
     ];
     let vendor = Path::new("vendor");
@@ -112,9 +108,10 @@ fn stand_alone(mut manifest: Table, workspace: &Table) -> anyhow::Result<Table> 
         let value = workspace.get("workspace").and_then(|table| table.get(part)).and_then(|table| table.get(name));
         value.cloned().with_context(|| format!("the workspace has no `{part}.{name}`"))
     };
-    for part in ["lints", "dev-dependencies"] {
+    for part in ["lints", "dev-dependencies", "target"] {
         manifest.remove(part);
     }
+    leave_out_features(&mut manifest);
     for part in ["package", "dependencies"] {
         let Some(Value::Table(entries)) = manifest.get_mut(part) else { continue };
         for (name, value) in entries.iter_mut() {
@@ -132,6 +129,31 @@ fn stand_alone(mut manifest: Table, workspace: &Table) -> anyhow::Result<Table> 
         }
     }
     Ok(manifest)
+}
+
+/// Without the features that need a crate from outside of the SDK. The sources still ask for them, which is no mistake.
+fn leave_out_features(manifest: &mut Table) {
+    let inside = |needed: &Value, dependencies: Option<&Value>| {
+        let needed = needed.as_str().and_then(|needed| needed.strip_prefix("dep:"));
+        needed.is_none_or(|needed| dependencies.is_some_and(|all| all.get(needed).is_some()))
+    };
+    let dependencies = manifest.get("dependencies").cloned();
+    let Some(Value::Table(features)) = manifest.get_mut("features") else { return };
+    let mut left_out = Vec::new();
+    features.retain(|name, needs| {
+        let kept = needs.as_array().is_none_or(|needs| needs.iter().all(|need| inside(need, dependencies.as_ref())));
+        if !kept {
+            left_out.push(Value::String(format!("cfg(feature, values({name:?}))")));
+        }
+        kept
+    });
+    if left_out.is_empty() {
+        return;
+    }
+    let known = [("level".to_owned(), "warn".into()), ("check-cfg".to_owned(), Value::Array(left_out))];
+    let rust = [("unexpected_cfgs".to_owned(), Value::Table(known.into_iter().collect()))];
+    let lints = [("rust".to_owned(), Value::Table(rust.into_iter().collect()))];
+    manifest.insert("lints".to_owned(), Value::Table(lints.into_iter().collect()));
 }
 
 /// All of the project or none of it, and never over something that is there.
@@ -157,100 +179,24 @@ fn write(folder: &Path, files: &[(PathBuf, String)]) -> anyhow::Result<()> {
     })
 }
 
-const MANIFEST: &str = r#"[package]
-name = "{name}"
-version = "0.1.0"
-edition = "2024"
-publish = false
-
-[lib]
-crate-type = ["cdylib"]
-
-[dependencies]
-weft-sdk = { path = "vendor/weft-sdk" }
-
-# Small components upload, compile and start faster.
-[profile.release]
-opt-level = "s"
-lto = true
-codegen-units = 1
-
-# A workspace of its own, also when it lies inside another.
-[workspace]
-"#;
-
-const FUNCTION: &str = r#"//! {name}: counts the words of a text.
-
-use weft_sdk::{Request, Response, Result};
-
-/// Called once per request, each time in a fresh instance: nothing is left of the request before.
-#[weft_sdk::function]
-fn handle(request: Request) -> Result<Response> {
-    // A body that is not text is the caller's mistake, and `?` tells them so.
-    let words = request.text()?.split_whitespace().count();
-    // Logged lines are kept on the node; `weft logs {name}` shows them.
-    weft_sdk::info!("counted {words} words");
-    Ok(Response::text(format!("{words}\n")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // Plain `cargo test` runs this natively, without a node.
     #[test]
-    fn words_are_counted() {
-        let request = Request { body: b"three little words".to_vec(), ..Request::default() };
-        assert_eq!(handle(request), Ok(Response::text("3\n")));
-    }
-}
-"#;
-
-const README: &str = r#"# {name}
-
-A function for Weft.
-
-```
-weft serve --dev                               # a node on this machine, in another terminal
-weft deploy . --name {name}                    # builds the function and puts it on the node
-weft invoke {name} --data "three little words"
-weft logs {name}
-```
-
-`vendor/` holds the SDK that the function is built with, as it came with the `weft` that made this project.
-"#;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn files_below(folder: &Path, prefix: &Path, found: &mut Vec<PathBuf>) {
-        for entry in fs::read_dir(folder).expect("a folder of the repository") {
-            let path = entry.expect("an entry").path();
-            let name = prefix.join(path.file_name().expect("a name"));
-            if path.is_dir() { files_below(&path, &name, found) } else { found.push(name) }
-        }
-    }
-
-    #[test]
-    fn every_source_of_the_sdk_and_the_contract_is_embedded() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let mut present = Vec::new();
-        for (folder, to) in
-            [("guest-sdk/src", "weft-sdk/src"), ("guest-sdk/macros/src", "weft-sdk/macros/src"), ("wit", "wit")]
+    fn the_sdk_and_the_contract_are_embedded() {
+        for expected in
+            ["weft-sdk/src/lib.rs", "weft-sdk/src/nn/linear.rs", "weft-sdk/macros/src/lib.rs", "wit/trainer.wit"]
         {
-            files_below(&root.join(folder), Path::new(to), &mut present);
+            let found = SOURCES.iter().find(|(path, _)| *path == expected);
+            assert!(found.is_some_and(|(_, text)| !text.is_empty()), "{expected}");
         }
-        let mut embedded: Vec<PathBuf> = SOURCES.iter().map(|(path, _)| path.into()).collect();
-        present.sort();
-        embedded.sort();
-        assert_eq!(embedded, present);
     }
 
     #[test]
     fn manifests_stand_alone() {
         let name: Name = "counter".parse().expect("a name");
-        let files = project(&name).expect("a project");
+        let files = project(&name, true).expect("a project");
         let manifests: Vec<_> = files.iter().filter(|(path, _)| path.ends_with("Cargo.toml")).collect();
         assert_eq!(manifests.len(), 3);
         for (path, text) in manifests {
@@ -264,6 +210,28 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_feature_that_needs_a_crate_from_elsewhere_is_left_out() {
+        let manifest = r#"
+            [package]
+            name = "sdk"
+            [features]
+            plain = []
+            inner = ["dep:inside"]
+            outer = ["plain", "dep:outside"]
+            [dependencies]
+            inside = "1"
+            [target.'cfg(unix)'.dependencies]
+            outside = { path = "../outside", optional = true }
+        "#;
+        let made = stand_alone(manifest.parse().expect("valid TOML"), &Table::new()).expect("a manifest");
+        let features: Vec<_> = made["features"].as_table().expect("a table").keys().collect();
+        assert_eq!(features, ["inner", "plain"]);
+        assert!(!made.contains_key("target"));
+        let known = &made["lints"]["rust"]["unexpected_cfgs"]["check-cfg"];
+        assert_eq!(known[0].as_str(), Some(r#"cfg(feature, values("outer"))"#));
     }
 
     #[test]

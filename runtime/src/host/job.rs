@@ -31,17 +31,25 @@ pub struct JobState {
     pub deadline: Instant,
     /// The most that one host call may carry, in bytes.
     pub payload: u64,
+    /// What the numbers of this call follow from.
+    drawing_seed: u64,
     /// Made at the first number; most functions draw none.
     random: Option<ChaCha12Rng>,
 }
 
 impl JobState {
     pub fn new(facts: Facts, log: LogSink, deadline: Instant, payload: u64) -> Self {
-        Self { facts, log: wasi::SharedLog::new(log), deadline, payload, random: None }
+        Self { drawing_seed: facts.seed, facts, log: wasi::SharedLog::new(log), deadline, payload, random: None }
+    }
+
+    /// Starts the numbers again, for a call that is to draw the same whenever it is made.
+    pub fn reseed(&mut self, seed: u64) {
+        self.drawing_seed = seed;
+        self.random = None;
     }
 
     fn random(&mut self) -> &mut ChaCha12Rng {
-        self.random.get_or_insert_with(|| ChaCha12Rng::seed_from_u64(self.facts.seed))
+        self.random.get_or_insert_with(|| ChaCha12Rng::seed_from_u64(self.drawing_seed))
     }
 }
 
@@ -99,5 +107,25 @@ impl Host for HostState {
 
     fn should_stop(&mut self) -> Result<bool> {
         Ok(self.job.facts.stopping.load(Relaxed))
+    }
+
+    fn step(&mut self) -> Result<u64> {
+        Ok(self.training.place.step)
+    }
+
+    fn epoch(&mut self) -> Result<u64> {
+        Ok(self.training.place.epoch)
+    }
+
+    fn learning_rate(&mut self) -> Result<f32> {
+        Ok(self.training.place.rate)
+    }
+
+    fn worker(&mut self) -> Result<u32> {
+        Ok(self.training.place.worker)
+    }
+
+    fn workers(&mut self) -> Result<u32> {
+        Ok(self.training.place.workers)
     }
 }

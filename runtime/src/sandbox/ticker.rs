@@ -2,14 +2,16 @@
 //!
 //! It sleeps while nothing runs, so that an idle node uses no CPU.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use wasmtime::Engine;
+use weft_gpu::Cancel;
 
 use super::turns::Turns;
+use crate::locks::Lock;
 
 /// How long a guest computes before it is interrupted to see whether it should go on.
 pub const EPOCH: Duration = Duration::from_millis(1);
@@ -24,6 +26,7 @@ struct State {
     running: AtomicU64,
     asleep: AtomicBool,
     stop: AtomicBool,
+    watched: Mutex<Vec<Weak<Watched>>>,
 }
 
 /// Ticks an engine's epoch while guests run.
@@ -35,6 +38,46 @@ pub struct Ticker {
 /// A guest that needs the epoch.
 pub struct Ticking(Arc<State>);
 
+/// What stops kernels when a call's time is over: no epoch reaches into the host.
+pub struct Watched {
+    alarm: Mutex<Alarm>,
+    cancel: Cancel,
+}
+
+#[derive(Default)]
+struct Alarm {
+    at: Option<Instant>,
+    rang: bool,
+}
+
+impl Watched {
+    /// From now on, until the result is dropped, kernels are stopped at this moment. Those of the next call are not.
+    pub fn until(&self, moment: Instant) -> Watching<'_> {
+        *self.alarm.locked() = Alarm { at: Some(moment), rang: false };
+        Watching(self)
+    }
+
+    fn look(&self, now: Instant) {
+        // Held until kernels are stopped: the call may end meanwhile, and it is its kernels that are meant.
+        let mut alarm = self.alarm.locked();
+        if alarm.at.take_if(|moment| *moment <= now).is_some() {
+            alarm.rang = true;
+            self.cancel.cancel();
+        }
+    }
+}
+
+pub struct Watching<'a>(&'a Watched);
+
+impl Drop for Watching<'_> {
+    fn drop(&mut self) {
+        let mut alarm = self.0.alarm.locked();
+        if std::mem::take(&mut *alarm).rang {
+            self.0.cancel.clear();
+        }
+    }
+}
+
 impl Ticker {
     pub fn start(engine: Engine, turns: Arc<Turns>) -> std::io::Result<Self> {
         let state = Arc::new(State::default());
@@ -42,6 +85,13 @@ impl Ticker {
         let handle =
             thread::Builder::new().name("weft-epoch".to_owned()).spawn(move || tick(&engine, &turns, &shared))?;
         Ok(Self { state, thread: handle.thread().clone() })
+    }
+
+    /// Looks after what `cancel` stops, for as long as the result is held. It only ticks while there are guests.
+    pub fn watch(&self, cancel: Cancel) -> Arc<Watched> {
+        let watched = Arc::new(Watched { alarm: Mutex::default(), cancel });
+        self.state.watched.locked().push(Arc::downgrade(&watched));
+        watched
     }
 
     /// Keeps the epoch going until the result is dropped.
@@ -68,6 +118,20 @@ impl Drop for Ticker {
     }
 }
 
+impl State {
+    fn look(&self) {
+        let mut watched = self.watched.locked();
+        if watched.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        watched.retain(|watched| {
+            let watched = watched.upgrade();
+            watched.inspect(|watched| watched.look(now)).is_some()
+        });
+    }
+}
+
 fn tick(engine: &Engine, turns: &Turns, state: &State) {
     let (mut idle, mut seen) = (0, 0);
     while !state.stop.load(Ordering::SeqCst) {
@@ -78,6 +142,7 @@ fn tick(engine: &Engine, turns: &Turns, state: &State) {
             thread::sleep(EPOCH);
             engine.increment_epoch();
             turns.relieve();
+            state.look();
             continue;
         }
         // Announce the sleep before looking once more: a guest that comes now either is seen or sees it.
@@ -87,5 +152,39 @@ fn tick(engine: &Engine, turns: &Turns, state: &State) {
         }
         state.asleep.store(false, Ordering::SeqCst);
         idle = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3_600);
+
+    fn watched() -> (Watched, Cancel) {
+        let cancel = Cancel::default();
+        (Watched { alarm: Mutex::default(), cancel: cancel.clone() }, cancel)
+    }
+
+    #[test]
+    fn a_deadline_stops_the_kernels_of_its_own_call_only() {
+        let (watched, cancel) = watched();
+        let now = Instant::now();
+        let watching = watched.until(now);
+        watched.look(now);
+        assert!(cancel.is_cancelled());
+        drop(watching);
+        assert!(!cancel.is_cancelled());
+        watched.look(now + HOUR);
+        assert!(!cancel.is_cancelled());
+    }
+
+    #[test]
+    fn what_somebody_else_stopped_stays_so() {
+        let (watched, cancel) = watched();
+        let watching = watched.until(Instant::now() + HOUR);
+        cancel.cancel();
+        drop(watching);
+        assert!(cancel.is_cancelled());
     }
 }

@@ -48,6 +48,8 @@ ledger! {
     failures,
     /// CPU time of guests, in microseconds.
     cpu_us,
+    /// Time of devices, in microseconds.
+    device_us,
     /// Linear memory held over time: byte-milliseconds.
     memory_byte_ms,
     /// Request body bytes.
@@ -77,6 +79,10 @@ impl Ledger {
 
     pub fn charge_cpu(&self, time: Duration) {
         self.add(&Usage { cpu_us: (time.as_nanos() as u64).div_ceil(1_000), ..Usage::default() });
+    }
+
+    pub fn charge_device(&self, time: Duration) {
+        self.add(&Usage { device_us: (time.as_nanos() as u64).div_ceil(1_000), ..Usage::default() });
     }
 
     pub fn charge_memory(&self, byte_ns: u128) {

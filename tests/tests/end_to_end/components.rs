@@ -139,8 +139,8 @@ fn a_component_that_is_built_now_answers() -> Result<()> {
 
 /// Made by `weft new`, in a folder that has nothing to do with this repository. What cargo makes of it is kept from one
 /// run to the next, and its dependencies are those that this repository is locked to.
-fn new_project(user: &User, name: &str) -> Result<PathBuf> {
-    user.must(&["new", name])?;
+fn new_project(user: &User, name: &str, kind: &[&str]) -> Result<PathBuf> {
+    user.must(&[&["new", name], kind].concat())?;
     let project = user.home().join(name);
     std::fs::copy(components::repository().join("Cargo.lock"), project.join("Cargo.lock"))?;
     Ok(project)
@@ -157,7 +157,7 @@ fn target_folder() -> Result<String> {
 fn a_new_project_builds_deploys_and_answers() -> Result<()> {
     let node = Options::default().dev().start()?;
     let user = User::of(&node.anybody())?.with("CARGO_TARGET_DIR", &target_folder()?);
-    let project = new_project(&user, "word-count")?.display().to_string();
+    let project = new_project(&user, "word-count", &[])?.display().to_string();
     let built = user.json(&["build", &project])?;
     ensure!(built["name"] == "word-count", "{built}");
     let component = built["path"].as_str().context("no path")?.to_owned();
@@ -169,14 +169,38 @@ fn a_new_project_builds_deploys_and_answers() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_new_project_passes_its_own_test() -> Result<()> {
+fn passes_its_own_test(name: &str, kind: &[&str]) -> Result<()> {
     let user = User::new()?;
-    let project = new_project(&user, "tested")?;
+    let project = new_project(&user, name, kind)?;
     let mut cargo = Command::new("cargo");
     cargo.args(["test", "--quiet"]).current_dir(&project).env("CARGO_TARGET_DIR", target_folder()?);
     let output = cargo.output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(output.status.success() && text.contains("1 passed"), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    ensure!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
+    ensure!(!errors.contains("warning"), "{errors}");
+    Ok(())
+}
+
+#[test]
+fn a_new_project_passes_its_own_test() -> Result<()> {
+    passes_its_own_test("tested", &[])
+}
+
+#[test]
+fn a_new_trainer_passes_its_own_test() -> Result<()> {
+    passes_its_own_test("tested-trainer", &["--trainer"])
+}
+
+#[test]
+fn a_new_trainer_learns_digits() -> Result<()> {
+    let user = User::new()?.with("CARGO_TARGET_DIR", &target_folder()?);
+    let project = new_project(&user, "spot", &["--trainer"])?.display().to_string();
+    let model = user.home().join("spot.safetensors").display().to_string();
+    let on_digits = ["--dataset", "digits", "--device", "cpu"];
+    let trained = user.json(&[&["train-local", &project, "--output", &model], &on_digits[..]].concat())?;
+    let accuracy = trained["epochs"].as_array().and_then(|epochs| epochs.last()?["validation"]["accuracy"].as_f64());
+    ensure!(accuracy.is_some_and(|accuracy| accuracy > 0.93), "{trained}");
+    let inferred = user.json(&[&["infer", &project, "--model", &model], &on_digits[..]].concat())?;
+    ensure!(inferred["metrics"]["accuracy"].as_f64() == accuracy, "{}", inferred["metrics"]);
     Ok(())
 }

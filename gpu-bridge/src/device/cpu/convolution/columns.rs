@@ -40,6 +40,7 @@ pub(super) fn forward(
     let row_pieces =
         (tile_panels * per_panel / SMALL_TILE).min(ROW_PIECES / column_tiles.min(ROW_PIECES)).clamp(1, row_panels);
     let rows_per_piece = row_panels.div_ceil(row_pieces);
+    let row_pieces = row_panels.div_ceil(rows_per_piece);
     let gather = fits.min(tile_panels);
 
     let y = Parts::new(y);

@@ -150,6 +150,7 @@ pub(super) fn forward(
     // A large image by itself is cut by its output channels.
     let pieces = if tiles * groups >= 8 { 1 } else { (work / SMALL_TILE / 4).clamp(1, row_panels.min(8)) };
     let panels_per_piece = row_panels.div_ceil(pieces);
+    let pieces = row_panels.div_ceil(panels_per_piece);
     let y = Parts::new(y);
     run.each_with(tiles * groups * pieces, phased.floats(geometry), |tile, copy| {
         let (first, group, piece) = (tile / pieces / groups * images_per_tile, tile / pieces % groups, tile % pieces);

@@ -1,0 +1,4 @@
+#[derive(weft_sdk::HyperParameters)]
+struct Parameters(f32);
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[weft_sdk::trainer]
+struct Model;
+
+fn main() {}

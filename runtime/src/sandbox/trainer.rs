@@ -1,0 +1,245 @@
+//! A trainer's instance: kept from call to call while all goes well, and replaced by a fresh one at any time.
+//!
+//! What must outlive an instance is not here: the declared tensors are in [`Declared`], which the caller keeps.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wasmtime::Store;
+use wasmtime::component::Resource;
+use weft_gpu::{Context, DType, Tensor};
+
+use super::ticker::{Ticking, Watched};
+use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Permit, Sandbox, SandboxLimits, TurnClock, Turns};
+use crate::dataset::batches::Batch;
+use crate::host::bindings::weft::train::training::{Description, Setting};
+use crate::host::data::Place;
+use crate::host::tensor::{Compute, Draws, Handle};
+use crate::host::{self, Facts, HostState, JobState, Trainer};
+use crate::logs::LogSink;
+use crate::tenant::Tenant;
+use crate::train::declared::{Declared, Plan};
+
+/// Whose trainer it is, and where it computes.
+pub struct TrainerSetup {
+    pub tenant: Arc<Tenant>,
+    pub facts: Facts,
+    pub log: LogSink,
+    pub context: Context,
+    pub permit: Option<Permit>,
+}
+
+/// An instance of a trainer.
+pub struct TrainerInstance {
+    store: Store<HostState>,
+    trainer: Trainer,
+    context: Context,
+    tenant: Arc<Tenant>,
+    turns: Arc<Turns>,
+    limits: SandboxLimits,
+    seed: u64,
+    watched: Arc<Watched>,
+    _ticking: Ticking,
+    _permit: Option<Permit>,
+}
+
+/// What came of a step: the mean loss over so many samples, still on the device.
+#[derive(Debug)]
+pub struct Stepped {
+    pub loss: Tensor,
+    pub samples: u32,
+}
+
+/// A mean over the samples of a call, still on the device.
+#[derive(Debug)]
+pub struct Measured {
+    pub name: String,
+    pub value: Tensor,
+}
+
+/// Which numbers a call draws: each kind of call its own.
+#[derive(Clone, Copy)]
+enum Kind {
+    Init = 1,
+    Step,
+    Update,
+    Evaluate,
+    Infer,
+}
+
+impl Sandbox {
+    /// A fresh instance of a trainer.
+    pub async fn start_trainer(
+        &self,
+        function: &Arc<Loaded>,
+        setup: TrainerSetup,
+    ) -> Result<TrainerInstance, InvokeError> {
+        let Export::Trainer(trainer) = &function.export else {
+            return Err(InvokeError::Host("this function is a task: it is invoked, not trained".to_owned()));
+        };
+        let TrainerSetup { tenant, facts, log, context, permit } = setup;
+        let quota = tenant.quota();
+        let seed = facts.seed;
+        let job = JobState::new(facts, log, Instant::now() + LONGEST, self.limits.payload);
+        let memory = match quota.instance_memory <= self.limits.memory {
+            true => ("instance_memory", quota.instance_memory),
+            false => ("max_instance_memory", self.limits.memory),
+        };
+        let mut state = HostState::new(Meter::new(tenant.clone(), memory), job);
+        state.compute = Compute::on(context.clone());
+        let mut store = super::new_store(&self.engine, state, &self.limits);
+        let ticking = self.ticker.guest();
+        let clock = Arc::<TurnClock>::default();
+        store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
+        let started = {
+            let instantiate = Box::pin(trainer.instantiate_async(&mut store));
+            self.turns.run(tenant.clone(), clock, instantiate).await
+        };
+        let trainer = started.map_err(|error| super::failure(&error, store.data(), &self.limits))?;
+        Ok(TrainerInstance {
+            store,
+            trainer,
+            tenant,
+            turns: self.turns.clone(),
+            limits: self.limits.clone(),
+            seed,
+            watched: self.ticker.watch(context.cancel().clone()),
+            context,
+            _ticking: ticking,
+            _permit: permit,
+        })
+    }
+}
+
+/// Runs one exported call under its limits. What a guest answers with an error is `InvokeError::Function`.
+macro_rules! call {
+    ($self:ident, $kind:expr, $place:expr, |$trainer:ident, $store:ident| $call:expr) => {{
+        $self.prepare($kind, $place);
+        let quota = $self.tenant.quota();
+        let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
+        let clock = Arc::<TurnClock>::default();
+        let deadline = Instant::now() + wall;
+        $self.store.data_mut().job.deadline = deadline;
+        $self.store.set_epoch_deadline(2);
+        $self.store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
+        let answer = {
+            // An epoch stops the guest at its deadline, and this what a kernel does: there is nothing else that waits.
+            let _watching = $self.watched.until(deadline);
+            let ($trainer, $store) = (&$self.trainer, &mut $self.store);
+            $self.turns.run($self.tenant.clone(), clock, Box::pin($call)).await
+        };
+        match answer {
+            Ok(_) if Instant::now() > deadline => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
+            Ok(answer) => Ok(answer),
+            Err(error) => Err(super::failure(&error, $self.store.data(), &$self.limits)),
+        }
+    }};
+}
+
+fn said<T>(answer: Result<T, host::Error>) -> Result<T, InvokeError> {
+    answer.map_err(|error| {
+        let (kind, message) = error.parts();
+        InvokeError::Function { kind, message }
+    })
+}
+
+/// Told apart here, where it is known what the tensor is for.
+fn one_number(tensor: &Tensor, what: &str) -> Result<(), InvokeError> {
+    let (shape, dtype) = (tensor.shape(), tensor.dtype());
+    if shape.elements() == 1 && dtype == DType::F32 {
+        return Ok(());
+    }
+    let message = format!("{what} must be one number of f32, and is {shape:?} of {dtype}");
+    Err(InvokeError::Function { kind: "bad-shape", message })
+}
+
+impl TrainerInstance {
+    pub async fn describe(&mut self) -> Result<Description, InvokeError> {
+        call!(self, Kind::Init, Place::default(), |trainer, store| trainer.call_describe(store))
+    }
+
+    /// Has the model declared. The first time it is made; later, what is declared must be what there is.
+    pub async fn init(&mut self, settings: &[Setting], declared: &mut Option<Declared>) -> Result<(), InvokeError> {
+        self.store.data_mut().training.plan = Some(Plan::default());
+        let answer = call!(self, Kind::Init, Place::default(), |trainer, store| trainer.call_init(store, settings));
+        let plan = self.store.data_mut().training.plan.take().unwrap_or_default();
+        said(answer?)?;
+        let refused = |error| said::<()>(Err(host::Error::from(error)));
+        let declared = match declared {
+            Some(before) => {
+                plan.check_same(before.plan()).or_else(refused)?;
+                before
+            }
+            None => match Declared::new(plan, &self.context, self.seed) {
+                Ok(made) => declared.insert(made),
+                Err(error) => return refused(error),
+            },
+        };
+        self.store.data_mut().compute.tensors.bind(declared.tensors());
+        Ok(())
+    }
+
+    /// One step: gradients are added to those of the weights.
+    pub async fn step(&mut self, place: Place, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
+        self.store.data_mut().training.batch = batch;
+        let answer = call!(self, Kind::Step, place, |trainer, store| trainer.call_step(store));
+        self.store.data_mut().training.batch = None;
+        let report = said(answer?)?;
+        let loss = self.take(report.loss)?.detach();
+        one_number(&loss, "the loss")?;
+        Ok(Stepped { loss, samples: report.samples })
+    }
+
+    pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
+        let _paused = self.context.no_grad();
+        let answer = call!(self, Kind::Update, place, |trainer, store| trainer.call_update(store));
+        said(answer?)
+    }
+
+    pub async fn evaluate(&mut self, place: Place, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
+        let _paused = self.context.no_grad();
+        self.store.data_mut().training.batch = batch;
+        let answer = call!(self, Kind::Evaluate, place, |trainer, store| trainer.call_evaluate(store));
+        self.store.data_mut().training.batch = None;
+        let metrics = said(answer?)?;
+        let measured = metrics.into_iter().map(|metric| {
+            let value = self.take(metric.value)?;
+            one_number(&value, &format!("the metric `{}`", metric.name.escape_debug()))?;
+            Ok(Measured { name: metric.name, value })
+        });
+        measured.collect()
+    }
+
+    pub async fn infer(&mut self, place: Place, batch: Batch) -> Result<Tensor, InvokeError> {
+        let _paused = self.context.no_grad();
+        self.store.data_mut().training.batch = Some(batch);
+        let answer = call!(self, Kind::Infer, place, |trainer, store| trainer.call_infer(store));
+        self.store.data_mut().training.batch = None;
+        self.take(said(answer?)?)
+    }
+
+    /// Linear memory that it holds.
+    pub fn memory(&self) -> u64 {
+        self.store.data().meter.held()
+    }
+
+    /// What a call draws follows from the seed, the place and the kind of call, not from what was called before.
+    fn prepare(&mut self, kind: Kind, place: Place) {
+        let worker = u64::from(place.worker).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = self.seed.wrapping_add(worker) ^ ((kind as u64) << 56);
+        let state = self.store.data_mut();
+        state.training.place = place;
+        state.compute.draws = Draws { seed, step: place.step, drawn: 0 };
+        state.job.reseed(seed.wrapping_add(place.step.wrapping_mul(0xd134_2543_de82_ef95)));
+        // The fuel of host calls is for one call.
+        self.store.set_hostcall_fuel(usize::try_from(self.limits.payload).unwrap_or(usize::MAX));
+    }
+
+    fn take(&mut self, handle: Resource<Handle>) -> Result<Tensor, InvokeError> {
+        let tensor = self.store.data_mut().compute.tensors.take(handle.rep());
+        tensor.ok_or_else(|| InvokeError::Function {
+            kind: "bad-input",
+            message: "it gave back a tensor that has no value yet".to_owned(),
+        })
+    }
+}

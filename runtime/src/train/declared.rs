@@ -1,0 +1,288 @@
+//! What a trainer declared: a [`Plan`], and then tensors in memory.
+//!
+//! Weights lie in one arena, so that the optimizer, an average or a copy of all of them is one operation. The others lie
+//! by themselves. First values depend on the seed and the tensor's name alone, not on the order of declarations.
+
+use std::collections::HashSet;
+
+use weft_gpu::op::{Optimizer, Reducer, Stream};
+use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tensor};
+
+use crate::digest::Digest;
+
+/// Tensors that one trainer may declare.
+pub const MAX_DECLARED: usize = 8_192;
+/// Bytes of a tensor's name.
+pub const MAX_NAME: usize = 200;
+
+/// What the host does with a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    Weight,
+    Buffer,
+    Statistic,
+    Local,
+}
+
+/// The first value of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Initial {
+    Constant(f32),
+    Uniform { low: f32, high: f32 },
+    Normal { mean: f32, deviation: f32 },
+}
+
+/// One tensor of a trainer's.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Declaration {
+    pub name: String,
+    pub role: Role,
+    pub shape: Shape,
+    pub initial: Initial,
+}
+
+/// What one `init` declares.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    tensors: Vec<Declaration>,
+    names: HashSet<String>,
+    pub optimizer: Option<Optimizer>,
+    pub clip: Option<f32>,
+}
+
+/// A declaration that cannot be.
+#[derive(Debug, thiserror::Error, PartialEq)]
+pub enum DeclareError {
+    #[error("tensor `{0}` is declared twice")]
+    Twice(String),
+    #[error("`{0}` is no name for a tensor: use 1 to {MAX_NAME} letters, digits and `._-`")]
+    Name(String),
+    #[error("more than {MAX_DECLARED} tensors are declared (`max_declared`)")]
+    TooMany,
+    #[error("the first value of `{0}` is not finite")]
+    NotFinite(String),
+    #[error("`init` now declares {now}, and declared {before} before: a trainer must declare the same every time")]
+    Changed { now: String, before: String },
+    #[error("the norm `{0}` to clip gradients to must be above 0")]
+    Clip(f32),
+    #[error(transparent)]
+    Device(#[from] weft_gpu::Error),
+}
+
+impl Plan {
+    /// Adds a tensor and says its number.
+    pub fn declare(&mut self, declaration: Declaration) -> Result<usize, DeclareError> {
+        let name = &declaration.name;
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(plain) {
+            return Err(DeclareError::Name(name.escape_debug().take(MAX_NAME).collect()));
+        }
+        let numbers = match declaration.initial {
+            Initial::Constant(value) => [value, 0.0],
+            Initial::Uniform { low, high } => [low, high],
+            Initial::Normal { mean, deviation } => [mean, deviation],
+        };
+        if !numbers.into_iter().all(f32::is_finite) {
+            return Err(DeclareError::NotFinite(name.clone()));
+        }
+        if self.tensors.len() == MAX_DECLARED {
+            return Err(DeclareError::TooMany);
+        }
+        if !self.names.insert(name.clone()) {
+            return Err(DeclareError::Twice(name.clone()));
+        }
+        self.tensors.push(declaration);
+        Ok(self.tensors.len() - 1)
+    }
+
+    pub fn tensors(&self) -> &[Declaration] {
+        &self.tensors
+    }
+
+    /// Whether something is counted up to be summed over all workers.
+    pub fn has_statistics(&self) -> bool {
+        self.tensors.iter().any(|tensor| tensor.role == Role::Statistic)
+    }
+
+    /// Refuses another plan than the one before.
+    pub fn check_same(&self, before: &Self) -> Result<(), DeclareError> {
+        if self == before {
+            return Ok(());
+        }
+        let differs = self.tensors.iter().zip(&before.tensors).find(|(now, before)| now != before);
+        let describe = |tensor: &Declaration| format!("`{}` as {:?} of {:?}", tensor.name, tensor.role, tensor.shape);
+        let (now, before) = match differs {
+            Some((now, before)) => (describe(now), describe(before)),
+            None if self.tensors.len() != before.tensors.len() => {
+                (format!("{} tensors", self.tensors.len()), before.tensors.len().to_string())
+            }
+            None => ("another optimizer".to_owned(), "one".to_owned()),
+        };
+        Err(DeclareError::Changed { now, before })
+    }
+}
+
+/// What was declared, in the memory of a device.
+pub struct Declared {
+    plan: Plan,
+    /// In the order of their declarations.
+    tensors: Vec<Tensor>,
+    arena: Arena,
+    optimizer: Option<OptimizerState>,
+}
+
+impl Declared {
+    /// Takes the memory and fills it.
+    pub fn new(plan: Plan, context: &Context, seed: u64) -> Result<Self, DeclareError> {
+        let mut builder = ArenaBuilder::new();
+        for weight in plan.tensors.iter().filter(|tensor| tensor.role == Role::Weight) {
+            builder.add(&weight.name, &weight.shape)?;
+        }
+        let arena = builder.build(context)?;
+        let mut weights = 0..;
+        let mut tensors = Vec::with_capacity(plan.tensors.len());
+        for declaration in &plan.tensors {
+            let first = first_value(declaration, context, seed)?;
+            tensors.push(match (declaration.role, weights.by_ref()) {
+                (Role::Weight, weights) => {
+                    let weight = arena.parameter(weights.next().unwrap_or_default())?;
+                    weight.detach().assign(&first)?;
+                    weight
+                }
+                _ => first,
+            });
+        }
+        let optimizer = plan.optimizer.map(|optimizer| arena.optimizer(optimizer)).transpose()?;
+        Ok(Self { plan, tensors, arena, optimizer })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// In the order of their declarations.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    pub fn named(&self) -> impl Iterator<Item = (&Declaration, &Tensor)> {
+        self.plan.tensors.iter().zip(&self.tensors)
+    }
+
+    /// All weights.
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// How many numbers are trained.
+    pub fn parameters(&self) -> usize {
+        self.arena.elements()
+    }
+
+    /// One step of the optimizer, if there is one, against the gradients.
+    pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
+        let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
+        if let Some(norm) = self.plan.clip {
+            let gradients = self.arena.gradients()?;
+            gradients.clip_norm(&gradients.reduce_all(Reducer::SumSquares)?, norm)?;
+        }
+        optimizer.step(&self.arena, rate)
+    }
+
+    /// Statistics start again at zero.
+    pub fn clear_statistics(&self) -> Result<(), weft_gpu::Error> {
+        for (declaration, tensor) in self.named().filter(|(declaration, _)| declaration.role == Role::Statistic) {
+            tensor.assign(&tensor.context().zeros(&declaration.shape)?)?;
+        }
+        Ok(())
+    }
+}
+
+fn first_value(declaration: &Declaration, context: &Context, seed: u64) -> Result<Tensor, weft_gpu::Error> {
+    let shape = &declaration.shape;
+    // The name decides which of the seed's sequences it is.
+    let stream = || {
+        let digest = Digest::of(declaration.name.as_bytes());
+        let bytes = digest.as_bytes();
+        Stream { seed, offset: u64::from_le_bytes(std::array::from_fn(|index| bytes[index])) }
+    };
+    match declaration.initial {
+        Initial::Constant(value) => context.full(shape, DType::F32, f64::from(value)),
+        Initial::Uniform { low, high } => context.uniform(shape, low, high, stream()),
+        Initial::Normal { mean, deviation } => context.normal(shape, mean, deviation, stream()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_gpu::device::cpu::Cpu;
+    use weft_gpu::op::Sgd;
+    use weft_gpu::{Crew, Limits};
+
+    use super::*;
+
+    fn context() -> Context {
+        Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default())
+    }
+
+    fn declaration(name: &str, role: Role, shape: &[usize], initial: Initial) -> Declaration {
+        Declaration { name: name.to_owned(), role, shape: Shape::new(shape).unwrap(), initial }
+    }
+
+    const RANDOM: Initial = Initial::Uniform { low: -1.0, high: 1.0 };
+
+    fn plan(names: &[&str]) -> Plan {
+        let mut plan = Plan { optimizer: Some(Optimizer::Sgd(Sgd::default())), ..Plan::default() };
+        for name in names {
+            plan.declare(declaration(name, Role::Weight, &[3], RANDOM)).unwrap();
+        }
+        plan
+    }
+
+    #[test]
+    fn a_first_value_depends_on_seed_and_name_alone() {
+        let context = context();
+        let value = |names: &[&str], seed: u64, name: &str| {
+            let declared = Declared::new(plan(names), &context, seed).unwrap();
+            let (_, tensor) = declared.named().find(|(declaration, _)| declaration.name == name).unwrap();
+            tensor.to_vec::<f32>().unwrap()
+        };
+        assert_eq!(value(&["a", "b"], 1, "a"), value(&["b", "a"], 1, "a"));
+        assert_ne!(value(&["a", "b"], 1, "a"), value(&["a", "b"], 1, "b"));
+        assert_ne!(value(&["a"], 1, "a"), value(&["a"], 2, "a"));
+    }
+
+    #[test]
+    fn what_cannot_be_declared_is_refused() {
+        let mut plan = plan(&["a"]);
+        let mut refused =
+            |name: &str, initial| plan.declare(declaration(name, Role::Local, &[1], initial)).unwrap_err();
+        assert_eq!(refused("a", RANDOM), DeclareError::Twice("a".to_owned()));
+        assert!(matches!(refused("", RANDOM), DeclareError::Name(_)));
+        assert!(matches!(refused("a b", RANDOM), DeclareError::Name(_)));
+        assert!(matches!(refused("b", Initial::Constant(f32::NAN)), DeclareError::NotFinite(_)));
+    }
+
+    #[test]
+    fn another_plan_is_told_from_the_one_before() {
+        assert_eq!(plan(&["a", "b"]).check_same(&plan(&["a", "b"])), Ok(()));
+        let error = plan(&["a", "c"]).check_same(&plan(&["a", "b"])).unwrap_err().to_string();
+        assert!(error.contains("`c`") && error.contains("`b`"), "{error}");
+        assert!(plan(&["a"]).check_same(&plan(&["a", "b"])).is_err());
+    }
+
+    #[test]
+    fn gradients_are_clipped_before_the_step() {
+        let context = context();
+        let mut plan = Plan { optimizer: Some(Optimizer::Sgd(Sgd::default())), clip: Some(1.0), ..Plan::default() };
+        plan.declare(declaration("w", Role::Weight, &[2], Initial::Constant(0.0))).unwrap();
+        let mut declared = Declared::new(plan, &context, 0).unwrap();
+        let x = context.tensor(&[2], &[30.0_f32, 40.0]).unwrap();
+        declared.tensors()[0].mul(&x).unwrap().sum().unwrap().backward().unwrap();
+        declared.descend(1.0).unwrap();
+        let moved = declared.tensors()[0].to_vec::<f32>().unwrap();
+        assert!((moved[0] + 0.6).abs() < 1e-5 && (moved[1] + 0.8).abs() < 1e-5, "{moved:?}");
+    }
+}

@@ -1,0 +1,275 @@
+//! The training loop of one worker: shard, batch, step, optimizer, update, validate.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weft_gpu::{DType, Shape, Tensor};
+
+use super::worker::Worker;
+use crate::dataset::Manifest;
+use crate::dataset::batches::{Batch, BatchError, Batches, Options, Part, Source};
+use crate::dataset::blocks::Blocks;
+use crate::dataset::shard::Plan;
+use crate::host::bindings::weft::train::training::Traits;
+use crate::host::data::Place;
+use crate::sandbox::InvokeError;
+
+/// Losses that wait on the device until they are read together.
+const UNREAD: usize = 32;
+
+/// What to train on.
+pub struct Data<'a> {
+    pub name: &'a str,
+    pub manifest: &'a Manifest,
+    pub blocks: Arc<dyn Blocks>,
+}
+
+/// How long, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Schedule {
+    pub epochs: u64,
+    pub batch: NonZeroU32,
+    pub rate: f32,
+    /// For a trainer that makes its own data: steps of an epoch.
+    pub steps: u64,
+    pub traits: Traits,
+}
+
+/// Means over samples, by name.
+pub type Metrics = BTreeMap<String, f64>;
+
+/// What happened in an epoch.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct EpochReport {
+    /// Counted from 1.
+    pub epoch: u64,
+    pub train_loss: f64,
+    /// Of the samples to test with; empty without any.
+    pub validation: Metrics,
+    pub samples: u64,
+    pub steps: u64,
+    pub seconds: f64,
+    pub samples_per_second: f64,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    pub epoch: u64,
+    /// Steps of this epoch that are done, and all of them.
+    pub step: u64,
+    pub steps: u64,
+    pub samples: u64,
+    /// The mean of the latest steps.
+    pub loss: f64,
+    pub elapsed: Duration,
+}
+
+/// What the loop tells while it runs.
+pub trait Listener {
+    fn progress(&mut self, progress: &Progress);
+    fn epoch(&mut self, report: &EpochReport);
+    /// Whether to stop now.
+    fn is_stopped(&self) -> bool {
+        false
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TrainError {
+    #[error(transparent)]
+    Trainer(#[from] InvokeError),
+    #[error(transparent)]
+    Data(#[from] BatchError),
+    #[error(transparent)]
+    Device(#[from] weft_gpu::Error),
+    #[error(
+        "the loss of step {step} (epoch {epoch}) is {loss}: lower the learning rate, clip gradients, or look for \
+         what divides by zero"
+    )]
+    NotFinite { epoch: u64, step: u64, loss: f32 },
+    #[error("step {step} says it saw {said} samples, and was given {given}")]
+    Samples { step: u64, said: u32, given: usize },
+    #[error("a metric is called twice: `{0}`")]
+    MetricTwice(String),
+    #[error("inference of {samples} samples gave {shape:?}: it must be a row of numbers for each")]
+    Rows { samples: usize, shape: Shape },
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Trains, and gives what every epoch came to.
+pub async fn train(
+    worker: &mut Worker,
+    data: Option<&Data<'_>>,
+    schedule: &Schedule,
+    listener: &mut dyn Listener,
+) -> Result<Vec<EpochReport>, TrainError> {
+    let mut reports = Vec::new();
+    let mut step = 0;
+    for epoch in 0..schedule.epochs {
+        let report = train_epoch(worker, data, schedule, epoch, &mut step, listener).await?;
+        listener.epoch(&report);
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+async fn train_epoch(
+    worker: &mut Worker,
+    data: Option<&Data<'_>>,
+    schedule: &Schedule,
+    epoch: u64,
+    step: &mut u64,
+    listener: &mut dyn Listener,
+) -> Result<EpochReport, TrainError> {
+    let start = Instant::now();
+    let mut batches = data.map(|data| open(worker, data, Part::Train, schedule, epoch)).transpose()?;
+    let steps = batches.as_ref().map_or(schedule.steps, Batches::total);
+    let mut losses = Losses::default();
+    let place = |step: u64| Place { step, epoch, rate: schedule.rate, worker: 0, workers: 1 };
+    for done in 0..steps {
+        if listener.is_stopped() {
+            return Err(TrainError::Stopped);
+        }
+        let batch = match &mut batches {
+            Some(batches) => match batches.next() {
+                Some(batch) => Some(batch?),
+                None => break,
+            },
+            None => None,
+        };
+        let given = batch.as_ref().map(|batch| batch.count);
+        let stepped = worker.step(place(*step), batch).await?;
+        if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
+            return Err(TrainError::Samples { step: *step, said: stepped.samples, given });
+        }
+        losses.add(epoch, *step, stepped.loss, stepped.samples)?;
+        worker.descend(schedule.rate)?;
+        if schedule.traits.contains(Traits::UPDATES) && !worker_counts(worker) {
+            worker.update(place(*step)).await?;
+        }
+        *step += 1;
+        let (samples, loss) = (losses.samples, losses.latest);
+        listener.progress(&Progress { epoch, step: done + 1, steps, samples, loss, elapsed: start.elapsed() });
+    }
+    losses.read(epoch)?;
+    // Statistics are of the whole shard.
+    if schedule.traits.contains(Traits::UPDATES) && worker_counts(worker) {
+        worker.update(place(*step)).await?;
+        if let Some(declared) = worker.declared() {
+            declared.clear_statistics()?;
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    let validation = evaluate(worker, data, schedule, place(*step)).await?;
+    Ok(EpochReport {
+        epoch: epoch + 1,
+        train_loss: losses.mean(),
+        validation,
+        samples: losses.samples,
+        steps,
+        seconds,
+        samples_per_second: losses.samples as f64 / seconds,
+    })
+}
+
+fn worker_counts(worker: &Worker) -> bool {
+    worker.declared().is_some_and(|declared| declared.plan().has_statistics())
+}
+
+fn open(worker: &Worker, data: &Data<'_>, part: Part, schedule: &Schedule, epoch: u64) -> Result<Batches, BatchError> {
+    let plan = Plan { seed: worker.seed(), epoch, shuffle: part == Part::Train, ..Plan::default() };
+    let source = Source { name: data.name, manifest: data.manifest, part, blocks: data.blocks.clone() };
+    Batches::start(source, Options::new(plan, schedule.batch), worker.context())
+}
+
+/// How good the model is on the samples to test with.
+pub async fn evaluate(
+    worker: &mut Worker,
+    data: Option<&Data<'_>>,
+    schedule: &Schedule,
+    place: Place,
+) -> Result<Metrics, TrainError> {
+    let Some(data) = data else { return measure(worker, place, None).await };
+    if data.manifest.test.count == 0 {
+        return Ok(Metrics::new());
+    }
+    let (mut sums, mut samples) = (Metrics::new(), 0);
+    for batch in open(worker, data, Part::Test, schedule, 0)? {
+        let batch: Batch = batch?;
+        let count = batch.count;
+        for (name, value) in measure(worker, place, Some(batch)).await? {
+            *sums.entry(name).or_default() += value * count as f64;
+        }
+        samples += count;
+    }
+    Ok(sums.into_iter().map(|(name, sum)| (name, sum / samples as f64)).collect())
+}
+
+/// How good it is on one batch.
+async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) -> Result<Metrics, TrainError> {
+    let mut metrics = Metrics::new();
+    for metric in worker.evaluate(place, batch).await? {
+        if metrics.insert(metric.name.clone(), f64::from(metric.value.item()?)).is_some() {
+            return Err(TrainError::MetricTwice(metric.name));
+        }
+    }
+    Ok(metrics)
+}
+
+/// What the model makes of the samples to test with: a row of numbers for each.
+pub async fn infer(worker: &mut Worker, data: &Data<'_>, schedule: &Schedule) -> Result<Vec<Vec<f32>>, TrainError> {
+    let mut rows = Vec::new();
+    for batch in open(worker, data, Part::Test, schedule, 0)? {
+        let batch: Batch = batch?;
+        let count = batch.count;
+        let outputs = worker.infer(Place::default(), batch).await?;
+        let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
+        let elements = outputs.shape().elements();
+        if outputs.shape().first() != Some(&count) || elements == 0 {
+            return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
+        }
+        let numbers = outputs.to_vec::<f32>()?;
+        rows.extend(numbers.chunks(elements / count).map(<[f32]>::to_vec));
+    }
+    Ok(rows)
+}
+
+/// Losses, read from the device a few at a time: each read waits for all that was computed before.
+#[derive(Default)]
+struct Losses {
+    unread: Vec<(u64, Tensor, u32)>,
+    sum: f64,
+    samples: u64,
+    read: u64,
+    latest: f64,
+}
+
+impl Losses {
+    fn add(&mut self, epoch: u64, step: u64, loss: Tensor, samples: u32) -> Result<(), TrainError> {
+        let waits = loss.context().device().info().kind.is_gpu();
+        self.unread.push((step, loss, samples));
+        self.samples += u64::from(samples);
+        if !waits || self.unread.len() >= UNREAD { self.read(epoch) } else { Ok(()) }
+    }
+
+    fn read(&mut self, epoch: u64) -> Result<(), TrainError> {
+        for (step, loss, samples) in self.unread.drain(..) {
+            let loss = loss.item()?;
+            if !loss.is_finite() {
+                return Err(TrainError::NotFinite { epoch, step, loss });
+            }
+            self.sum += f64::from(loss) * f64::from(samples);
+            self.read += u64::from(samples);
+            self.latest = f64::from(loss);
+        }
+        Ok(())
+    }
+
+    fn mean(&self) -> f64 {
+        if self.read == 0 { 0.0 } else { self.sum / self.read as f64 }
+    }
+}

@@ -1,0 +1,142 @@
+//! One worker: a trainer's instance, the tensors that it declared, and the device that they are on.
+//!
+//! The instance may be replaced between any two calls, and is after one that failed; what it declared stays.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weft_gpu::{Context, Tensor};
+
+use super::declared::Declared;
+use crate::dataset::batches::Batch;
+use crate::digest::Digest;
+use crate::host::bindings::weft::train::training::{Description, Setting};
+use crate::host::data::Place;
+use crate::logs::{LogBook, LogSink};
+use crate::names::Name;
+use crate::sandbox::trainer::{Measured, Stepped, TrainerInstance, TrainerSetup};
+use crate::sandbox::{Facts, InvokeError, Loaded, Sandbox};
+use crate::tenant::Tenant;
+
+/// What every instance of a worker has in common.
+pub struct WorkerSetup {
+    pub sandbox: Arc<Sandbox>,
+    pub function: Arc<Loaded>,
+    pub name: Name,
+    pub version: Digest,
+    pub tenant: Arc<Tenant>,
+    pub log: Arc<LogBook>,
+    pub context: Context,
+    pub seed: u64,
+    pub settings: Vec<Setting>,
+    pub stopping: Arc<AtomicBool>,
+    /// Whether every call meets a fresh instance.
+    pub fresh: bool,
+}
+
+pub struct Worker {
+    setup: WorkerSetup,
+    instance: Option<TrainerInstance>,
+    declared: Option<Declared>,
+    instances: u64,
+}
+
+impl Worker {
+    /// Starts the trainer and has it declare its model.
+    pub async fn start(setup: WorkerSetup) -> Result<Self, InvokeError> {
+        let mut worker = Self { setup, instance: None, declared: None, instances: 0 };
+        worker.instance = Some(worker.ready().await?);
+        Ok(worker)
+    }
+
+    /// What a trainer says of itself.
+    pub async fn describe(setup: &WorkerSetup) -> Result<Description, InvokeError> {
+        instance(setup, 0).await?.describe().await
+    }
+
+    /// An instance that has declared its model. It belongs to the call, which has to [`keep`](Self::keep) it.
+    async fn ready(&mut self) -> Result<TrainerInstance, InvokeError> {
+        if let Some(kept) = self.instance.take() {
+            return Ok(kept);
+        }
+        let mut made = instance(&self.setup, self.instances).await?;
+        made.init(&self.setup.settings, &mut self.declared).await?;
+        self.instances += 1;
+        Ok(made)
+    }
+
+    /// For the next call. One that failed is not kept: it may have trapped, and holds whatever it leaked.
+    fn keep(&mut self, instance: TrainerInstance) {
+        if !self.setup.fresh {
+            self.instance = Some(instance);
+        }
+    }
+
+    /// Gradients of one batch.
+    pub async fn step(&mut self, place: Place, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
+        if let Some(declared) = &self.declared {
+            declared.arena().clear_gradients();
+        }
+        let mut instance = self.ready().await?;
+        let stepped = instance.step(place, batch).await?;
+        self.keep(instance);
+        Ok(stepped)
+    }
+
+    /// Weights follow the gradients.
+    pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
+        self.declared.as_mut().map_or(Ok(()), |declared| declared.descend(rate))
+    }
+
+    /// Statistics become weights.
+    pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
+        let mut instance = self.ready().await?;
+        instance.update(place).await?;
+        self.keep(instance);
+        Ok(())
+    }
+
+    pub async fn evaluate(&mut self, place: Place, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
+        let mut instance = self.ready().await?;
+        let measured = instance.evaluate(place, batch).await?;
+        self.keep(instance);
+        Ok(measured)
+    }
+
+    pub async fn infer(&mut self, place: Place, batch: Batch) -> Result<Tensor, InvokeError> {
+        let mut instance = self.ready().await?;
+        let inferred = instance.infer(place, batch).await?;
+        self.keep(instance);
+        Ok(inferred)
+    }
+
+    pub fn context(&self) -> &Context {
+        &self.setup.context
+    }
+
+    pub fn seed(&self) -> u64 {
+        self.setup.seed
+    }
+
+    pub fn declared(&self) -> Option<&Declared> {
+        self.declared.as_ref()
+    }
+
+    /// How many instances there were.
+    pub fn instances(&self) -> u64 {
+        self.instances
+    }
+}
+
+async fn instance(setup: &WorkerSetup, number: u64) -> Result<TrainerInstance, InvokeError> {
+    let facts = Facts {
+        invocation: number,
+        function: setup.name.clone(),
+        version: setup.version,
+        seed: setup.seed,
+        stopping: setup.stopping.clone(),
+    };
+    let log = LogSink::new(setup.log.clone(), setup.tenant.clone(), setup.name.clone(), number);
+    let (tenant, context) = (setup.tenant.clone(), setup.context.clone());
+    setup.sandbox.start_trainer(&setup.function, TrainerSetup { tenant, facts, log, context, permit: None }).await
+}

@@ -1,0 +1,165 @@
+//! Trainers without a server around them: a component of this repository, a pool of devices, and workers.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use weft::catalog::spec::{DataSetSpec, SyntheticSpec};
+use weft::dataset::batches::{Batch, Inputs};
+use weft::devices::TAPE_NODES;
+use weft::digest::Digest;
+use weft::host::bindings::weft::train::training::Description;
+use weft::logs::LogBook;
+use weft::names::Name;
+use weft::sandbox::{Loaded, Sandbox, SandboxLimits};
+use weft::tenant::{Account, Quota, Tenant};
+use weft::train::files::LocalDataSet;
+use weft::train::run::{Data, EpochReport, Listener, Progress};
+use weft::train::settings;
+use weft::train::worker::{Worker, WorkerSetup};
+use weft_gpu::device::Shared;
+use weft_gpu::device::cpu::SharedCpu;
+use weft_gpu::pool::{Ledger, Wish};
+use weft_gpu::{Context, Crew, Pool, Request};
+
+use crate::{components, sandbox};
+
+/// Device memory that a worker leases, unless told otherwise.
+const DEVICE_MEMORY: usize = 256 << 20;
+
+/// How long what a worker had may outlive it.
+const LINGERING: Duration = Duration::from_secs(10);
+
+/// A trainer that is ready to be started, again and again.
+pub struct Training {
+    sandbox: Arc<Sandbox>,
+    function: Arc<Loaded>,
+    name: Name,
+    version: Digest,
+    log: Arc<LogBook>,
+    pool: Pool,
+    pub quota: Quota,
+    pub device: Wish,
+    pub device_memory: usize,
+    /// That work on one operation where cores compute.
+    pub threads: usize,
+    pub seed: u64,
+    /// Whether every call meets a fresh instance.
+    pub fresh: bool,
+}
+
+impl Training {
+    /// With the component of a crate, such as `functions/lenet`, on the machine's cores.
+    pub async fn of(crate_folder: &str) -> Result<Self> {
+        Self::on(vec![Arc::new(SharedCpu::new())], crate_folder).await
+    }
+
+    /// The same on these devices.
+    pub async fn on(devices: Vec<Arc<dyn Shared>>, crate_folder: &str) -> Result<Self> {
+        let component = components::component(crate_folder)?;
+        let limits = SandboxLimits { instances: 4, ..SandboxLimits::default() };
+        let sandbox = Arc::new(Sandbox::new(limits)?);
+        let function = sandbox::load(&sandbox, &component).await?;
+        let name = crate_folder.rsplit('/').next().unwrap_or(crate_folder).parse()?;
+        Ok(Self {
+            sandbox,
+            function,
+            name,
+            version: Digest::of(&component),
+            log: Arc::default(),
+            pool: Pool::new(devices),
+            quota: Quota { memory: u64::MAX, ..Quota::default() },
+            device: Wish::Auto,
+            device_memory: DEVICE_MEMORY,
+            threads: 1,
+            seed: 0,
+            fresh: false,
+        })
+    }
+
+    /// What a worker needs, with a lease of its own. Settings are still to be given.
+    pub fn setup(&self) -> Result<WorkerSetup> {
+        let request = Request { device: self.device, ..Request::new(self.name.as_str(), self.device_memory) };
+        let lease = self.pool.lease(request)?;
+        let account = Account::new("max_memory", u64::MAX, None);
+        Ok(WorkerSetup {
+            sandbox: self.sandbox.clone(),
+            function: self.function.clone(),
+            name: self.name.clone(),
+            version: self.version,
+            tenant: Tenant::unregistered(self.name.clone(), self.quota.clone(), account),
+            log: self.log.clone(),
+            context: Context::leased(&lease, Arc::new(Crew::new(self.threads)), TAPE_NODES),
+            seed: self.seed,
+            settings: Vec::new(),
+            stopping: Arc::default(),
+            fresh: self.fresh,
+        })
+    }
+
+    /// What the trainer says of itself.
+    pub async fn describe(&self) -> Result<Description> {
+        Ok(Worker::describe(&self.setup()?).await?)
+    }
+
+    /// A worker that has its model, with these hyper-parameters.
+    pub async fn worker(&self, parameters: &[(&str, &str)]) -> Result<Worker> {
+        let mut setup = self.setup()?;
+        let given: Vec<_> = parameters.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect();
+        setup.settings = settings::read(&Worker::describe(&setup).await?, &given)?;
+        Ok(Worker::start(setup).await?)
+    }
+
+    /// Who has what of the devices.
+    pub fn ledger(&self) -> Ledger {
+        self.pool.ledger()
+    }
+
+    /// Once all workers are gone, so is all that they had. The thread that makes batches ahead may take a moment to notice.
+    pub async fn is_left_clean(&self) -> Result<()> {
+        let start = Instant::now();
+        while !self.ledger().is_zero() {
+            ensure!(start.elapsed() < LINGERING, "something is left: {:?}", self.ledger());
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    }
+}
+
+/// Samples that a rule makes: `binary20`, `higgs` or `rcv1`.
+pub fn synthetic(kind: &str, train: u64, test: u64) -> Result<LocalDataSet> {
+    let synthetic = Some(SyntheticSpec { kind: kind.to_owned(), train, test, seed: 0 });
+    Ok(LocalDataSet::make(&DataSetSpec { synthetic, ..DataSetSpec::default() })?)
+}
+
+/// A data set as the loop takes it.
+pub fn data(made: &LocalDataSet) -> Data<'_> {
+    Data { name: "samples", manifest: &made.manifest, blocks: made.blocks.clone() }
+}
+
+/// A small batch of samples of this shape: waves, whose class decides how long they are.
+pub fn waves(context: &Context, count: usize, shape: &[usize], classes: usize) -> Result<Batch> {
+    let elements: usize = shape.iter().product();
+    let labels: Vec<i32> = (0..count).map(|sample| (sample % classes) as i32).collect();
+    let wave = |sample: usize, element: usize| {
+        let length = 2.0 + (sample % classes) as f32;
+        ((element + sample) as f32 / length).sin()
+    };
+    let features: Vec<f32> =
+        (0..count).flat_map(|sample| (0..elements).map(move |element| wave(sample, element))).collect();
+    let dimensions: Vec<usize> = std::iter::once(count).chain(shape.iter().copied()).collect();
+    Ok(Batch {
+        features: Inputs::Dense(context.tensor(&dimensions, &features)?),
+        labels: Some(context.tensor(&[count], &labels)?),
+        count,
+    })
+}
+
+/// Does not listen.
+pub struct Nobody;
+
+impl Listener for Nobody {
+    fn progress(&mut self, _: &Progress) {}
+
+    fn epoch(&mut self, _: &EpochReport) {}
+}

@@ -1,0 +1,8 @@
+//! Training, one binary: real components on real devices, in this process.
+
+mod training {
+    mod bits;
+    mod hostile;
+    mod learning;
+    mod parity;
+}
