@@ -98,7 +98,8 @@ fn a_large_data_set_is_created_and_read_in_shards_in_little_memory() -> Result<(
 #[test]
 #[ignore = "a process of its own, which another test starts"]
 fn reads_in_shards() -> Result<()> {
-    let (Ok(root), Ok(manifest)) = (std::env::var(BLOBS), std::env::var(MANIFEST)) else { return Ok(()) };
+    let told = |name| std::env::var(name).with_context(|| format!("`{name}` is not set: another test starts this one"));
+    let (root, manifest) = (told(BLOBS)?, told(MANIFEST)?);
     let staging = tempfile::tempdir()?;
     let blobs = Blobs::folder(root.clone().into(), staging.path().to_owned())?;
     let digest: Digest = manifest.parse()?;
