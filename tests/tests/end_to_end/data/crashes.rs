@@ -129,11 +129,18 @@ fn is_whole(client: &Client, index: usize, told: &mut Told) -> Result<u64> {
             "upload `{digest}` is lost: {:?}",
             sending.acknowledged
         );
+        told.sending = told.sending.take().filter(|_| !carried_out);
         return Ok(bytes);
     }
     let missing = missing(&answer.json()?)?;
     let lost: Vec<_> = missing.iter().filter(|part| sending.acknowledged.contains(part)).collect();
     ensure!(lost.is_empty(), "parts {lost:?} of `{digest}` are lost");
+    if carried_out {
+        // It is a data set already; one more would share its blocks.
+        ensure!(delete(client, &format!("/v1/uploads/{digest}"))? == 204, "upload `{digest}` cannot be deleted");
+        told.sending = None;
+        return Ok(bytes);
+    }
     let sent = file.chunks(PART).enumerate().filter(|(part, _)| !missing.contains(part));
     Ok(bytes + sent.map(|(_, part)| part.len() as u64).sum::<u64>())
 }
