@@ -27,8 +27,9 @@ check:
 	scripts/check-dependencies.sh
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
 
+# What the tests start is built with the tests' own dependencies, so that no crate is compiled in two ways.
 test: check
-	cargo build $(CARGO_FLAGS) --workspace --all-targets
+	cargo build $(CARGO_FLAGS) --workspace --bins --tests
 	cargo test $(CARGO_FLAGS) --workspace
 
 bench:

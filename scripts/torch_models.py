@@ -18,11 +18,13 @@ Initial weights and data follow a formula that Rust reproduces bit for bit (`gpu
     targets: hash(1000002, i) modulo the number of classes
 """
 import math
+from collections import OrderedDict
 
 import numpy
 import torch
 import torchvision
 from torch import nn
+from torchvision.models.resnet import BasicBlock
 
 INPUTS, TARGETS = 1_000_001, 1_000_002
 TOKENS, WORDS = 128, 30_522
@@ -71,6 +73,46 @@ def resnet34():
     return small_resnet(torchvision.models.resnet34)
 
 
+def resnet50():
+    return small_resnet(torchvision.models.resnet50)
+
+
+def resnet32():
+    """The narrow one for CIFAR-10: three stages of five blocks, 16 to 64 channels wide."""
+    net = small_resnet(lambda num_classes: torchvision.models.ResNet(BasicBlock, [5, 5, 5, 1], num_classes))
+    net.inplanes = 16
+    net.conv1 = nn.Conv2d(3, 16, kernel_size=3, stride=1, padding=1, bias=False)
+    net.bn1 = nn.BatchNorm2d(16)
+    net.layer1 = net._make_layer(BasicBlock, 16, 5)
+    net.layer2 = net._make_layer(BasicBlock, 32, 5, stride=2)
+    net.layer3 = net._make_layer(BasicBlock, 64, 5, stride=2)
+    net.layer4 = nn.Identity()
+    net.fc = nn.Linear(64, 10)
+    return net
+
+
+def cifar_cnn():
+    """Feng's: two convolutions, two maxima, two local response normalizations, two linear layers."""
+    # The alpha of PyTorch is of the sum over a window, divided by its size.
+    norm = nn.LocalResponseNorm(9, alpha=1e-3, beta=0.75, k=1.0)
+    halves = nn.MaxPool2d(3, stride=2, padding=1)
+    layers = [
+        ("conv1", nn.Conv2d(3, 64, 5, padding=2)),
+        ("relu1", nn.ReLU()),
+        ("pool1", halves),
+        ("norm1", norm),
+        ("conv2", nn.Conv2d(64, 64, 5, padding=2)),
+        ("relu2", nn.ReLU()),
+        ("norm2", norm),
+        ("pool2", halves),
+        ("flatten", nn.Flatten()),
+        ("fc1", nn.Linear(64 * 8 * 8, 384)),
+        ("relu3", nn.ReLU()),
+        ("fc2", nn.Linear(384, 10)),
+    ]
+    return nn.Sequential(OrderedDict(layers))
+
+
 def mobilenetv3s():
     return torchvision.models.mobilenet_v3_small(num_classes=10)
 
@@ -107,7 +149,10 @@ MODELS = {
     "mlp": mlp,
     "lenet": lenet,
     "resnet18": resnet18,
+    "resnet32": resnet32,
     "resnet34": resnet34,
+    "resnet50": resnet50,
+    "cifar-cnn": cifar_cnn,
     "mobilenetv3s": mobilenetv3s,
     "squeezenet": squeezenet,
     "vgg11": vgg11,

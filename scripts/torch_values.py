@@ -29,6 +29,9 @@ CASES = {
         ["conv1.weight", "layer3.0.bn1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.weight"],
     ),
     "resnet34": (4, 2, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
+    "resnet32": (4, 5, 0.001, ["conv1.weight", "layer3.4.conv2.weight", "fc.bias"]),
+    "resnet50": (4, 5, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
+    "cifar-cnn": (4, 5, 0.01, ["conv1.weight", "conv2.bias", "fc1.weight", "fc2.bias"]),
     "mobilenetv3s": (
         8,
         5,

@@ -163,7 +163,10 @@ impl Context {
     /// Runs an operation, and records it if an input descends from a parameter and recording is not paused. One that
     /// writes in place is never recorded and gives no results.
     pub fn run(&self, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensors> {
-        let op = op.into();
+        self.run_op(op.into(), inputs)
+    }
+
+    fn run_op(&self, op: Op, inputs: &[&Tensor]) -> Result<Tensors> {
         if !self.is_recording() || inputs.iter().all(|input| input.history().is_none()) {
             return self.execute(&op, inputs);
         }
@@ -192,10 +195,9 @@ impl Context {
     pub fn run_one(&self, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<Tensor> {
         let op = op.into();
         let name = op.name();
-        self.run(op, inputs)?
-            .into_iter()
-            .next()
-            .ok_or_else(|| Error::argument(name, "it writes in place and gives nothing"))
+        let mut outputs = self.run_op(op, inputs)?;
+        outputs.truncate(1);
+        outputs.pop().ok_or_else(|| Error::argument(name, "it writes in place and gives nothing"))
     }
 
     /// Runs an operation without recording it.
@@ -211,9 +213,16 @@ impl Context {
         {
             return Ok(smallvec::smallvec![view]);
         }
-        let outputs = outputs.iter().map(|meta| self.allocate(*meta)).collect::<Result<Tensors>>()?;
-        self.dispatch(op, inputs, &outputs.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
-        Ok(outputs)
+        // Pushed and not collected: a collected result is moved twice, which takes longer than adding two numbers.
+        let mut results = Tensors::new();
+        for meta in &outputs {
+            results.push(self.allocate(*meta)?);
+        }
+        match &results[..] {
+            [result] => self.dispatch(op, inputs, &[result])?,
+            several => self.dispatch(op, inputs, &several.iter().collect::<SmallVec<[&Tensor; 3]>>())?,
+        }
+        Ok(results)
     }
 
     /// Runs an operation with one result, and writes that over `into`.
@@ -296,14 +305,11 @@ impl Context {
             heap: &self.0.heap,
             turn: None,
         };
-        let outputs: SmallVec<[View<'_>; 4]> = outputs.iter().map(|output| output.view()).collect();
         if op.spec().strided() || inputs.iter().all(|input| input.layout().is_contiguous()) {
-            let inputs: SmallVec<[View<'_>; 4]> = inputs.iter().map(|input| input.view()).collect();
-            return self.0.device.run(op, &inputs, &outputs, &run);
+            return self.0.device.run(op, &views(inputs), &views(outputs), &run);
         }
         let inputs = inputs.iter().map(|input| self.contiguous(input)).collect::<Result<SmallVec<[Tensor; 4]>>>()?;
-        let inputs: SmallVec<[View<'_>; 4]> = inputs.iter().map(Tensor::view).collect();
-        self.0.device.run(op, &inputs, &outputs, &run)
+        self.0.device.run(op, &views(&inputs.iter().collect::<SmallVec<[&Tensor; 4]>>()), &views(outputs), &run)
     }
 
     fn contiguous(&self, tensor: &Tensor) -> Result<Tensor> {
@@ -332,6 +338,15 @@ impl Context {
             None => Ok(()),
         }
     }
+}
+
+/// Pushed and not collected, as above.
+fn views<'a>(tensors: &[&'a Tensor]) -> SmallVec<[View<'a>; 4]> {
+    let mut views = SmallVec::new();
+    for tensor in tensors {
+        views.push(tensor.view());
+    }
+    views
 }
 
 /// While it lives, its context records nothing.

@@ -348,7 +348,8 @@ impl<'a> Inputs<'a> {
 
     /// The shape that all inputs broadcast to.
     pub fn broadcast(&self) -> Result<Shape> {
-        self.metas.iter().try_fold(Shape::SCALAR, |shape, meta| {
+        let first = self.metas.first().map_or(Shape::SCALAR, |meta| meta.shape);
+        self.metas.iter().skip(1).try_fold(first, |shape, meta| {
             shape
                 .broadcast(&meta.shape)
                 .ok_or_else(|| Error::mismatch(self.op, "shapes do not broadcast", &shape, &meta.shape))

@@ -31,5 +31,5 @@ pub mod synth;
 pub mod transform;
 
 pub use build::{BlockSink, BuildError, Builder, Options, Sources};
-pub use manifest::{BlockRef, Manifest, Split};
+pub use manifest::{BlockRef, Manifest, Split, Statistics, Transform};
 pub use rows::{Features, Labels, Rows, Samples, Values};

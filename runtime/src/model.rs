@@ -17,7 +17,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use meta::{BadMeta, FORMAT, Meta};
+pub use meta::{BadMeta, FORMAT, Input, Meta};
 pub use npz::{ExportError, export_npz};
 pub use read::{MOST_HEADER_BYTES, MOST_TENSORS, Model, OpenError};
 pub use safetensors::Dtype;

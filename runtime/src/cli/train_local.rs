@@ -6,10 +6,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 use serde::Serialize;
 use weft_gpu::pool::Wish;
 
@@ -21,7 +22,7 @@ use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::Place as TrainingPlace;
-use crate::model::{Meta, Model};
+use crate::model::{Input, Meta, Model};
 use crate::names::Name;
 use crate::train::files::LocalDataSet;
 use crate::train::local::{LocalTrainer, Place};
@@ -208,7 +209,7 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
     };
     let samples =
         data.as_ref().map(|(name, made)| Data { name, manifest: &made.manifest, blocks: made.blocks.clone() });
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let mut shown = Shown::new(args.epochs, out);
     tokio::spawn({
         let (stop, cancel) = (shown.stop.clone(), trainer.context().cancel().clone());
@@ -231,6 +232,7 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
         metrics: last.map(|epoch| epoch.validation.clone()).unwrap_or_default(),
         data_set: data.as_ref().map(|(_, made)| Digest::of(&made.manifest.to_bytes())),
         created_ms: Some(unix_ms()),
+        input: data.as_ref().map(|(_, made)| Input::of(&made.manifest)),
         ..Meta::default()
     };
     let path = args.output.unwrap_or_else(|| PathBuf::from(format!("{name}.safetensors")));
@@ -280,16 +282,20 @@ struct Shown {
     epochs: u64,
     quiet: bool,
     stop: Arc<AtomicBool>,
+    since: Instant,
+    /// What was validated last, for the bar.
+    validated: String,
 }
 
 impl Shown {
     fn new(epochs: u64, out: &Output) -> Self {
         let bar = (!out.is_quiet() && std::io::stderr().is_terminal()).then(|| {
             let bar = ProgressBar::new(0);
-            let style = "{prefix} [{bar:30}] {pos}/{len} {msg} {eta} left";
+            let style = "{prefix} [{bar:30}] {pos}/{len} {msg}";
             bar.with_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, epochs, quiet: out.is_quiet(), stop: Arc::default() }
+        let (stop, since, validated) = (Arc::default(), Instant::now(), String::new());
+        Self { bar, epochs, quiet: out.is_quiet(), stop, since, validated }
     }
 }
 
@@ -303,7 +309,11 @@ impl Listener for Shown {
         }
         bar.set_position(progress.step);
         let rate = progress.samples as f64 / progress.elapsed.as_secs_f64();
-        bar.set_message(format!("loss {:.4}, {rate:.0} samples/s,", progress.loss));
+        // Of the whole run, validation so far included.
+        let done = (progress.epoch as f64 + progress.step as f64 / progress.steps as f64) / self.epochs as f64;
+        let left = self.since.elapsed().mul_f64(1.0 / done - 1.0);
+        let left = HumanDuration(Duration::from_secs(left.as_secs()));
+        bar.set_message(format!("loss {:.4}{}, {rate:.0} samples/s, {left:#} left", progress.loss, self.validated));
     }
 
     fn epoch(&mut self, report: &EpochReport) {
@@ -312,6 +322,7 @@ impl Listener for Shown {
         }
         let metrics: Vec<String> =
             report.validation.iter().map(|(name, value)| format!("validation {name} {value:.4}")).collect();
+        self.validated = report.validation.get("accuracy").map_or_else(String::new, |it| format!(", accuracy {it:.4}"));
         let line = format!(
             "epoch {}/{}: loss {:.4}{}{}, {:.0} samples/s, {:.1} s",
             report.epoch,
@@ -371,10 +382,27 @@ pub fn infer(args: InferArgs, out: &Output) -> anyhow::Result<()> {
 }
 
 async fn infer_local(args: InferArgs, out: &Output) -> anyhow::Result<()> {
-    let (name, mut data) = args.data.make(out)?.context("give samples with `--dataset` or `--data`")?;
-    let (trainer, _) = open(&args.function, &args.place, out).await?;
     let file = File::open(&args.model).with_context(|| format!("cannot open `{}`", args.model.display()))?;
     let mut model = Model::open(file).with_context(|| format!("`{}`", args.model.display()))?;
+    let (asked, mut given) = (args.data.transform.is_some(), args.data);
+    if let Some(input) = &model.meta.input
+        && given.dataset.is_none()
+    {
+        given.shape = given.shape.or_else(|| (input.shape.len() > 1).then(|| Shape(input.shape.clone())));
+    }
+    let (name, mut data) = given.make(out)?.context("give samples with `--dataset` or `--data`")?;
+    // What was done to the samples that it was trained on, with their statistics, not with those of these.
+    if let Some(input) = model.meta.input.clone().filter(|_| !asked) {
+        let found = Input::of(&data.manifest).shape;
+        if input.shape != found {
+            bail!(
+                "the model takes samples of {:?}, and these are {found:?}; see `--shape` and `--resize`",
+                input.shape
+            );
+        }
+        (data.manifest.transform, data.manifest.statistics) = (input.transform, input.statistics);
+    }
+    let (trainer, _) = open(&args.function, &args.place, out).await?;
     let mut setup = trainer.setup(0);
     let description = Worker::describe(&setup).await?;
     let mut given = args.param;

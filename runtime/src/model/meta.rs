@@ -2,8 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::dataset::rows::Features;
+use crate::dataset::{Manifest, Statistics, Transform};
 use crate::digest::Digest;
 
 /// The metadata that this version writes and reads.
@@ -16,6 +19,7 @@ const HYPER_PARAMETERS: &str = "weft.hyper_parameters";
 const METRICS: &str = "weft.metrics";
 const DATA_SET: &str = "weft.data_set";
 const CREATED: &str = "weft.created_ms";
+const INPUT: &str = "weft.input";
 
 /// Where a model comes from. All of it is optional: files of other tools know none of it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -30,8 +34,28 @@ pub struct Meta {
     pub data_set: Option<Digest>,
     /// Milliseconds since 1970.
     pub created_ms: Option<u64>,
+    pub input: Option<Input>,
     /// What others wrote, kept as it is.
     pub other: BTreeMap<String, String>,
+}
+
+/// The samples that a model was trained on, and what was done to them: the same must be done to any that it is given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Input {
+    /// Of one sample.
+    pub shape: Vec<usize>,
+    pub transform: Transform,
+    pub statistics: Statistics,
+}
+
+impl Input {
+    pub fn of(manifest: &Manifest) -> Self {
+        let shape = match &manifest.features {
+            Features::Dense { shape, .. } => shape.clone(),
+            Features::Sparse { columns } => vec![*columns as usize],
+        };
+        Self { shape, transform: manifest.transform, statistics: manifest.statistics.clone() }
+    }
 }
 
 /// Metadata that this version cannot read.
@@ -62,6 +86,7 @@ impl Meta {
         set(METRICS, (!metrics.is_empty()).then(|| serde_json::json!(metrics).to_string()));
         let hyper = &self.hyper_parameters;
         set(HYPER_PARAMETERS, (!hyper.is_empty()).then(|| serde_json::json!(hyper).to_string()));
+        set(INPUT, self.input.as_ref().map(|input| serde_json::json!(input).to_string()));
         strings
     }
 
@@ -81,6 +106,7 @@ impl Meta {
         meta.hyper_parameters = fact(HYPER_PARAMETERS).map(json).transpose()?.unwrap_or_default();
         let metrics: BTreeMap<String, Option<f64>> = fact(METRICS).map(json).transpose()?.unwrap_or_default();
         meta.metrics = metrics.into_iter().map(|(name, value)| (name, value.unwrap_or(f64::NAN))).collect();
+        meta.input = fact(INPUT).map(json).transpose()?;
         meta.other = strings;
         Ok(meta)
     }

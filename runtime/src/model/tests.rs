@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::dataset::{Statistics, Transform};
 use crate::digest::Digest;
 
 fn info(name: &str, dtype: Dtype, shape: &[usize]) -> TensorInfo {
@@ -19,6 +20,11 @@ fn meta() -> Meta {
         metrics: BTreeMap::from([("accuracy".to_owned(), 0.9125)]),
         data_set: Some(Digest::of(b"data")),
         created_ms: Some(1_760_000_000_123),
+        input: Some(Input {
+            shape: vec![1, 2, 2],
+            transform: Transform::Standardise,
+            statistics: Statistics { count: 8, mean: vec![0.5], squares: vec![2.0], low: vec![0.0], high: vec![1.0] },
+        }),
         other: BTreeMap::from([("format".to_owned(), "pt".to_owned())]),
     }
 }

@@ -36,6 +36,7 @@ fn meta() -> Meta {
         metrics: BTreeMap::from([("accuracy".to_owned(), 0.97)]),
         data_set: Some(Digest::of(b"data")),
         created_ms: Some(1_760_000_000_000),
+        input: None,
         other: BTreeMap::from([("note".to_owned(), "kept as it is".to_owned())]),
     }
 }

@@ -12,6 +12,7 @@ mod gpu;
 mod hostcall;
 mod http;
 mod kernels;
+mod mnist;
 mod native_vs_torch;
 mod torch;
 mod wasm_vs_torch;
@@ -53,6 +54,7 @@ const BENCHES: &[Bench] = &[
     ("hostcall", hostcall::run),
     ("http", http::run),
     ("kernels", kernels::run),
+    ("mnist", mnist::run),
     ("native_vs_torch", native_vs_torch::run),
     ("wasm_vs_torch", wasm_vs_torch::run),
 ];
