@@ -17,7 +17,7 @@ import torch
 from torch_models import MODELS, data, initialize, loss_of, optimizer
 
 # Model: batch, steps, learning rate, parameters whose first gradient is stored. The rates are such that the losses stay
-# large enough to be compared.
+# large enough to be compared, and that float32 does not make of five steps something else than float64 does.
 CASES = {
     "logreg": (8, 5, 0.01, ["weight", "bias"]),
     "mlp": (8, 5, 0.01, ["0.weight", "4.weight", "10.weight", "10.bias"]),
@@ -25,12 +25,12 @@ CASES = {
     "resnet18": (
         4,
         5,
-        0.001,
+        0.0001,
         ["conv1.weight", "layer3.0.bn1.weight", "layer2.0.downsample.0.weight", "layer4.1.bn2.bias", "fc.weight"],
     ),
-    "resnet34": (4, 2, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
+    "resnet34": (4, 5, 0.00001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
     "resnet32": (4, 5, 0.001, ["conv1.weight", "layer3.4.conv2.weight", "fc.bias"]),
-    "resnet50": (4, 5, 0.001, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
+    "resnet50": (8, 5, 0.000003, ["conv1.weight", "layer3.5.conv2.weight", "fc.bias"]),
     "cifar-cnn": (4, 5, 0.01, ["conv1.weight", "conv2.bias", "fc1.weight", "fc2.bias"]),
     "mobilenetv3s": (
         8,
@@ -53,8 +53,8 @@ CASES = {
     "vgg11": (2, 5, 0.001, ["0.0.weight", "0.8.weight", "0.18.bias", "2.weight"]),
     "bert-small": (
         2,
-        3,
-        0.0003,
+        5,
+        0.00003,
         [
             "word.weight",
             "place.weight",
