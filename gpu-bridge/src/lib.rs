@@ -40,6 +40,7 @@ pub mod models;
 pub mod op;
 pub mod pool;
 pub mod run;
+pub mod schedule;
 mod shape;
 pub mod share;
 pub mod tape;

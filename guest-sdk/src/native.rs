@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::model::Initial;
     use crate::nn::Mode;
-    use crate::optim::{self, Adagrad, Adam, AdamW, RmsProp, Sgd};
+    use crate::optim::{self, Adagrad, Adam, AdamW, RmsProp, Schedule, Sgd};
     use crate::{Error, Path};
 
     /// One weight, whose loss is what it is.
@@ -175,6 +175,8 @@ mod tests {
         optimizer: String,
         #[hyper(default = 0.0)]
         clip: f32,
+        #[hyper(default = "none")]
+        schedule: String,
     }
 
     impl Trainer for Slope {
@@ -190,6 +192,14 @@ mod tests {
             }
             if parameters.clip > 0.0 {
                 optim::clip_gradients(parameters.clip)?;
+            }
+            match parameters.schedule.as_str() {
+                "rise" => Schedule::constant().warm_up(2).declare()?,
+                "steps" => Schedule::stepwise(1, 0.5).declare()?,
+                "wave" => Schedule::cosine(2, 0.0).declare()?,
+                "line" => Schedule::linear(2, 0.5).declare()?,
+                "nonsense" => Schedule::linear(0, 0.5).declare()?,
+                _ => {}
             }
             Ok(Self(path.weight("weight", &[], Initial::Constant(1.0))?))
         }
@@ -223,6 +233,29 @@ mod tests {
     fn gradients_are_clipped_before_the_step() {
         let weight = weight_after_a_step(&[("clip", Value::Real(0.5))]);
         assert!((weight - 0.95).abs() < 1e-4, "{weight}");
+    }
+
+    #[test]
+    fn the_rate_follows_the_schedule() {
+        let cases = [
+            ("none", [0.1, 0.1, 0.1]),
+            ("rise", [0.05, 0.1, 0.1]),
+            ("steps", [0.1, 0.05, 0.025]),
+            ("wave", [0.1, 0.05, 0.0]),
+            ("line", [0.1, 0.075, 0.05]),
+        ];
+        for (name, rates) in cases {
+            let mut session = Session::<Slope>::new(&[("schedule", Value::Text(name.into()))]).unwrap();
+            let mut expected = 1.0;
+            for rate in rates {
+                session.step(&Batch::empty(), 0.1).unwrap();
+                expected -= 3.0 * rate;
+                let weight = session.tensor("weight").unwrap().item().unwrap();
+                assert!((weight - expected).abs() < 1e-5, "{name}: {weight} instead of {expected}");
+            }
+        }
+        let error = Session::<Slope>::new(&[("schedule", Value::Text("nonsense".into()))]).err().unwrap();
+        assert!(error.to_string().contains("at least one step"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! Optimizers: declared in `init`, applied by the host after each step, so that it can average, schedule and resume.
 //!
-//! The learning rate is no part of them: it is the run's. Formulas and defaults are PyTorch's; `g` is a gradient, `w` its
+//! The learning rate is no part of them: it is the run's, and a [`Schedule`] that is declared changes it. Formulas and defaults are PyTorch's; `g` is a gradient, `w` its
 //! weight.
 //!
 //! ```
-//! use weft_sdk::optim::{self, Sgd};
+//! use weft_sdk::optim::{self, Schedule, Sgd};
 //!
 //! # fn main() -> weft_sdk::Result<()> {
 //! Sgd { momentum: 0.9, weight_decay: 1e-4, ..Sgd::default() }.declare()?;
 //! optim::clip_gradients(1.0)?;
+//! Schedule::cosine(1_000, 0.01).warm_up(100).declare()?;
 //! # Ok(())
 //! # }
 //! ```
@@ -130,4 +131,44 @@ impl Adagrad {
 /// Before the optimizer, all gradients together are scaled down to this norm if theirs is larger.
 pub fn clip_gradients(norm: f32) -> Result<()> {
     host::clip_gradients(norm)
+}
+
+/// What the run's learning rate is multiplied with, step by step: a rise, and then a decay. Steps are the optimizer's.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Schedule(contract::Schedule);
+
+impl Schedule {
+    fn new(decay: contract::Decay) -> Self {
+        Self(contract::Schedule { warm_up: 0, decay })
+    }
+
+    /// The rate as it is, for a rise and nothing after it.
+    pub fn constant() -> Self {
+        Self::new(contract::Decay::None)
+    }
+
+    /// Times `factor` whenever `every` steps are done: `factor^floor(t / every)`.
+    pub fn stepwise(every: u32, factor: f32) -> Self {
+        Self::new(contract::Decay::Stepwise(contract::Stepwise { every, factor }))
+    }
+
+    /// In half a wave over `steps` steps: `floor + (1 - floor) (1 + cos(pi t / steps)) / 2`, and then `floor`.
+    pub fn cosine(steps: u32, floor: f32) -> Self {
+        Self::new(contract::Decay::Cosine(contract::Decline { steps, floor }))
+    }
+
+    /// In a line over `steps` steps: `1 - (1 - floor) t / steps`, and then `floor`.
+    pub fn linear(steps: u32, floor: f32) -> Self {
+        Self::new(contract::Decay::Linear(contract::Decline { steps, floor }))
+    }
+
+    /// Before it, the rate rises in equal parts over `steps` steps.
+    pub fn warm_up(mut self, steps: u32) -> Self {
+        self.0.warm_up = steps;
+        self
+    }
+
+    pub fn declare(self) -> Result<()> {
+        host::follow(self.0)
+    }
 }

@@ -1,6 +1,7 @@
 //! The host where there is none: the signatures of `wit/`, and one error.
 
-use crate::bindings::weft::train::{kernels::*, model::Initial, model::Optimizer, model::Role, tensor::TensorType};
+use crate::bindings::weft::train::model::{Initial, Optimizer, Role, Schedule};
+use crate::bindings::weft::train::{kernels::*, tensor::TensorType};
 use crate::{Error, Result};
 
 type Pair = (u32, u32);
@@ -156,6 +157,7 @@ pub mod model {
         fn declare(name: &str, role: Role, dimensions: &[u32], initial: Initial) -> Tensor;
         fn optimize(optimizer: Optimizer) -> ();
         fn clip_gradients(norm: f32) -> ();
+        fn follow(schedule: Schedule) -> ();
     }
 }
 

@@ -2,10 +2,11 @@
 
 use wasmtime::Result;
 use wasmtime::component::Resource;
+use weft_gpu::schedule::{self, Schedule};
 use weft_gpu::{Shape, op};
 
 use super::HostState;
-use super::bindings::weft::train::model::{Error, Host, Initial, Optimizer, Role};
+use super::bindings::weft::train::model::{self as contract, Decay, Error, Host, Initial, Optimizer, Role};
 use super::tensor::{Handle, sizes};
 use crate::train::declared::{self, Declaration, DeclareError, Plan};
 
@@ -32,7 +33,7 @@ impl From<Initial> for declared::Initial {
 
 impl From<Optimizer> for op::Optimizer {
     fn from(optimizer: Optimizer) -> Self {
-        let adam = |adam: super::bindings::weft::train::model::Adam| op::Adam {
+        let adam = |adam: contract::Adam| op::Adam {
             beta1: adam.beta1,
             beta2: adam.beta2,
             epsilon: adam.epsilon,
@@ -59,6 +60,18 @@ impl From<Optimizer> for op::Optimizer {
                 weight_decay: adagrad.weight_decay,
             }),
         }
+    }
+}
+
+impl From<contract::Schedule> for Schedule {
+    fn from(schedule: contract::Schedule) -> Self {
+        let decay = match schedule.decay {
+            Decay::None => schedule::Decay::None,
+            Decay::Stepwise(contract::Stepwise { every, factor }) => schedule::Decay::Stepwise { every, factor },
+            Decay::Cosine(contract::Decline { steps, floor }) => schedule::Decay::Cosine { steps, floor },
+            Decay::Linear(contract::Decline { steps, floor }) => schedule::Decay::Linear { steps, floor },
+        };
+        Self { warm_up: schedule.warm_up, decay }
     }
 }
 
@@ -108,6 +121,15 @@ impl Host for HostState {
                 return Err(DeclareError::Clip(norm).into());
             }
             plan.clip = Some(norm);
+            Ok(())
+        }))
+    }
+
+    fn follow(&mut self, schedule: contract::Schedule) -> Result<Result<(), Error>> {
+        Ok(self.plan().and_then(|plan| {
+            let schedule = Schedule::from(schedule);
+            schedule.check()?;
+            plan.schedule = schedule;
             Ok(())
         }))
     }

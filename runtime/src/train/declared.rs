@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use weft_gpu::op::{Optimizer, Reducer, Stream};
+use weft_gpu::schedule::Schedule;
 use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tensor};
 
 use crate::digest::Digest;
@@ -48,6 +49,7 @@ pub struct Plan {
     names: HashSet<String>,
     pub optimizer: Option<Optimizer>,
     pub clip: Option<f32>,
+    pub schedule: Schedule,
 }
 
 /// A declaration that cannot be.
@@ -116,7 +118,7 @@ impl Plan {
             None if self.tensors.len() != before.tensors.len() => {
                 (format!("{} tensors", self.tensors.len()), before.tensors.len().to_string())
             }
-            None => ("another optimizer".to_owned(), "one".to_owned()),
+            None => ("another optimizer or schedule".to_owned(), "one".to_owned()),
         };
         Err(DeclareError::Changed { now, before })
     }
@@ -179,8 +181,15 @@ impl Declared {
         self.arena.elements()
     }
 
-    /// One step of the optimizer, if there is one, against the gradients.
+    /// What becomes of the run's learning rate in the next step, by the schedule that was declared.
+    pub fn scheduled(&self, rate: f32) -> f32 {
+        let steps = self.optimizer.as_ref().map_or(0, OptimizerState::steps);
+        rate * self.plan.schedule.factor(steps)
+    }
+
+    /// One step of the optimizer, if there is one, against the gradients. The rate is the run's.
     pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
+        let rate = self.scheduled(rate);
         let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
         if let Some(norm) = self.plan.clip {
             let gradients = self.arena.gradients()?;
@@ -219,6 +228,7 @@ mod tests {
 
     use weft_gpu::device::cpu::Cpu;
     use weft_gpu::op::Sgd;
+    use weft_gpu::schedule::Decay;
     use weft_gpu::{Crew, Limits};
 
     use super::*;
@@ -284,5 +294,24 @@ mod tests {
         declared.descend(1.0).unwrap();
         let moved = declared.tensors()[0].to_vec::<f32>().unwrap();
         assert!((moved[0] + 0.6).abs() < 1e-5 && (moved[1] + 0.8).abs() < 1e-5, "{moved:?}");
+    }
+
+    #[test]
+    fn the_rate_follows_the_schedule_step_by_step() {
+        let context = context();
+        let schedule = Schedule { warm_up: 2, decay: Decay::Stepwise { every: 1, factor: 0.5 } };
+        let mut plan = Plan { optimizer: Some(Optimizer::Sgd(Sgd::default())), schedule, ..Plan::default() };
+        plan.declare(declaration("w", Role::Weight, &[], Initial::Constant(0.0))).unwrap();
+        let mut declared = Declared::new(plan, &context, 0).unwrap();
+        let mut moved = Vec::new();
+        for _ in 0..4 {
+            declared.arena().clear_gradients();
+            let weight = &declared.tensors()[0];
+            let before = weight.item().unwrap();
+            weight.affine(1.0, 0.0).unwrap().backward().unwrap();
+            declared.descend(1.0).unwrap();
+            moved.push(before - declared.tensors()[0].item().unwrap());
+        }
+        assert_eq!(moved, [0.5, 1.0, 1.0, 0.5]);
     }
 }

@@ -78,12 +78,18 @@ impl Worker {
             declared.arena().clear_gradients();
         }
         let mut instance = self.ready().await?;
-        let stepped = instance.step(place, batch).await?;
+        let stepped = instance.step(self.scheduled(place), batch).await?;
         self.keep(instance);
         Ok(stepped)
     }
 
-    /// Weights follow the gradients.
+    /// A trainer is told the rate that its schedule makes of the run's.
+    fn scheduled(&self, place: Place) -> Place {
+        let rate = self.declared.as_ref().map_or(place.rate, |declared| declared.scheduled(place.rate));
+        Place { rate, ..place }
+    }
+
+    /// Weights follow the gradients, at the run's rate as the schedule changes it.
     pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
         self.declared.as_mut().map_or(Ok(()), |declared| declared.descend(rate))
     }
@@ -91,7 +97,7 @@ impl Worker {
     /// Statistics become weights.
     pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
         let mut instance = self.ready().await?;
-        instance.update(place).await?;
+        instance.update(self.scheduled(place)).await?;
         self.keep(instance);
         Ok(())
     }

@@ -76,6 +76,7 @@ harms! {
     a_weight_of_a_terabyte: "vast" in "init" => "out of device memory", "`device_memory`";
     a_weight_used_before_it_has_a_value: "early" in "init" => "no value before `init` has returned";
     gradients_clipped_to_less_than_nothing: "no-norm" in "init" => "must be above 0";
+    a_schedule_of_no_steps: "no-steps" in "init" => "`schedule`", "at least one step";
     a_tensor_declared_in_a_step: "declare" in "step" => "only `init` declares";
     an_optimizer_declared_in_an_evaluation: "optimize" in "evaluate" => "only `init` declares";
 

@@ -1,10 +1,11 @@
 //! `wit/model.wit`, and what a host does with what was declared.
 
 use weft_gpu::op::{self, Optimize, Reducer};
+use weft_gpu::schedule;
 
 use super::tensor::Tensor;
 use super::{HOST, context, made, refused, sizes, stream};
-use crate::bindings::weft::train::model::{Initial, Optimizer, Role};
+use crate::bindings::weft::train::model::{self as contract, Decay, Initial, Optimizer, Role};
 use crate::{Error, Result};
 
 /// What a trainer has declared on this thread.
@@ -13,6 +14,7 @@ pub struct Model {
     declared: Vec<Declared>,
     optimizer: Option<op::Optimizer>,
     clip: Option<f32>,
+    schedule: schedule::Schedule,
     steps: u64,
 }
 
@@ -53,12 +55,24 @@ pub fn clip_gradients(norm: f32) -> Result<()> {
     Ok(())
 }
 
+pub fn follow(schedule: contract::Schedule) -> Result<()> {
+    let decay = match schedule.decay {
+        Decay::None => schedule::Decay::None,
+        Decay::Stepwise(contract::Stepwise { every, factor }) => schedule::Decay::Stepwise { every, factor },
+        Decay::Cosine(contract::Decline { steps, floor }) => schedule::Decay::Cosine { steps, floor },
+        Decay::Linear(contract::Decline { steps, floor }) => schedule::Decay::Linear { steps, floor },
+    };
+    let schedule = schedule::Schedule { warm_up: schedule.warm_up, decay };
+    schedule.check().map_err(refused)?;
+    with(|model| model.schedule = schedule);
+    Ok(())
+}
+
 fn with<T>(act: impl FnOnce(&mut Model) -> T) -> T {
     HOST.with(|host| act(&mut host.model.borrow_mut()))
 }
 
 fn translate(optimizer: Optimizer) -> op::Optimizer {
-    use crate::bindings::weft::train::model as contract;
     let adam = |adam: contract::Adam| {
         let contract::Adam { beta1, beta2, epsilon, weight_decay } = adam;
         op::Adam { beta1, beta2, epsilon, weight_decay }
@@ -123,6 +137,7 @@ impl Model {
         if let Some(limit) = self.clip {
             self.clip(limit)?;
         }
+        let rate = rate * self.schedule.factor(self.steps);
         self.steps += 1;
         let step = Optimize { optimizer, rate, step: self.steps };
         for declared in self.declared.iter_mut().filter(|declared| declared.role == Role::Weight) {

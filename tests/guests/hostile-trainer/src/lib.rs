@@ -13,6 +13,7 @@
 //! |            | `vast`           | declares a weight of a terabyte                                        |
 //! |            | `early`          | computes with a weight that has no value yet                           |
 //! |            | `no-norm`        | clips gradients to a norm below zero                                   |
+//! |            | `no-steps`       | lowers the learning rate over no steps at all                          |
 //! | `step`     | `tape`           | records operations for ever                                            |
 //! |            | `deep`           | goes back through 100,000 operations, which is allowed                 |
 //! |            | `backward-twice` | goes back from the same loss a second time                             |
@@ -154,6 +155,7 @@ fn declare(harm: &str, path: &Path, scale: &Tensor) -> Result<()> {
         "vast" => weight("other", &[1 << 19, 1 << 19]),
         "early" => scale.exp().map(drop),
         "no-norm" => optim::clip_gradients(-1.0),
+        "no-steps" => optim::Schedule::cosine(0, 0.5).declare(),
         _ => Ok(()),
     }
 }
