@@ -7,6 +7,7 @@ mod end_to_end {
     mod components;
     mod contract;
     mod data;
+    mod devices;
     mod durability;
     mod fairness;
     mod hostile;
