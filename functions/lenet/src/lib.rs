@@ -4,7 +4,7 @@
 //! after a few epochs, at a learning rate of 0.01 to 0.05 and batches of 64.
 
 use weft_sdk::nn::{Activation, Conv2d, Linear, LinearConfig, Mode};
-use weft_sdk::optim::Sgd;
+use weft_sdk::optim::{Schedule, Sgd};
 use weft_sdk::tensor::Window;
 use weft_sdk::{HyperParameters, Path, Result, Tensor, Trainer};
 
@@ -19,6 +19,9 @@ struct Parameters {
     /// How far weights are pulled to zero.
     #[hyper(default = 1e-4, low = 0.0, high = 0.1, log)]
     weight_decay: f32,
+    /// Over how many steps the learning rate falls to nothing, in half a wave; with 0 it stays.
+    #[hyper(default = 0, low = 0)]
+    decay_steps: u32,
 }
 
 struct LeNet {
@@ -32,8 +35,11 @@ impl Trainer for LeNet {
     type Parameters = Parameters;
 
     fn init(parameters: Parameters, path: &Path) -> Result<Self> {
-        let Parameters { classes, momentum, weight_decay } = parameters;
+        let Parameters { classes, momentum, weight_decay, decay_steps } = parameters;
         Sgd { momentum, weight_decay, ..Sgd::default() }.declare()?;
+        if decay_steps > 0 {
+            Schedule::cosine(decay_steps, 0.0).declare()?;
+        }
         let hidden = |inputs, outputs| LinearConfig::new(inputs, outputs).activation(Activation::Relu);
         Ok(Self {
             convolutions: [Conv2d::new(&path.at(0), 1, 6, 5)?, Conv2d::new(&path.at(3), 6, 16, 5)?],

@@ -11,6 +11,8 @@ use crate::{Measurement, is_wanted};
 const BENCH: &str = "mnist";
 const EPOCHS: &str = "15";
 const BATCH: &str = "32";
+/// All steps of the 60,000 samples.
+const DECAY: &str = "decay-steps=28125";
 
 pub fn run() -> Result<()> {
     if !is_wanted("mnist.lenet.accuracy") {
@@ -21,7 +23,7 @@ pub fn run() -> Result<()> {
         .arg("train-local")
         .arg(components::repository().join("functions/lenet"))
         .args(["--dataset", "mnist", "--device", "cpu", "--epochs", EPOCHS, "--batch", BATCH, "--lr", "0.01"])
-        .args(["--param", "schedule=cosine", "--json", "--output"])
+        .args(["--param", DECAY, "--json", "--output"])
         .arg(folder.path().join("lenet.safetensors"))
         .stderr(Stdio::inherit())
         .output()?;
