@@ -7,7 +7,7 @@ BENCH ?=
 .PHONY: help demo test check bench soak build setup
 
 help:
-	@echo "make demo            build weft, start a node, deploy two functions, call them, stop"
+	@echo "make demo            build weft, start a node, deploy functions, call them, train with four workers, stop"
 	@echo "make test            everything that must hold: formatting, lints, dependencies, all tests"
 	@echo "make bench           all benchmarks, or one of them: make bench BENCH=cold_start"
 	@echo "make soak            the tests that repeat, a thousand times"

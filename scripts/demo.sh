@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The main job from end to end: build two functions, start a node, deploy, call, look, stop.
+# The main job from end to end: build functions, start a node, deploy, call, train with four workers, look, stop.
 #
 #   scripts/demo.sh PATH_TO_WEFT
 set -euo pipefail
@@ -22,9 +22,10 @@ run() {
     "$weft" "$@"
 }
 
-step "1. Build two functions to WebAssembly components"
+step "1. Build functions to WebAssembly components"
 run build functions/echo --output "$scratch/echo.wasm"
 run build functions/column-stats --output "$scratch/column-stats.wasm"
+run build functions/lenet --output "$scratch/lenet.wasm"
 
 step "2. Start a node (one developer, no key, on loopback)"
 "$weft" serve --dev --listen 127.0.0.1:0 --data-dir "$scratch/data" >"$scratch/out" 2>"$scratch/log" &
@@ -52,10 +53,20 @@ printf '\n'
 step "5. A thousand cold starts: a fresh sandbox for every call"
 run invoke echo --data 'hello' --repeat 1000
 
-step "6. What it used"
+step "6. Train LeNet on handwritten digits: four workers, their weights averaged every 8 steps"
+run deploy "$scratch/lenet.wasm" --name lenet
+run dataset pull digits
+run train lenet --dataset digits --name demo --workers 4 --k 8 --batch 16 --lr 0.02 --epochs 20 --goal-accuracy 0.97 \
+    --memory 64MiB --seed 1
+
+step "7. What the job came to, and its model"
+run job history demo
+run model pull demo --output "$scratch/demo.safetensors"
+
+step "8. What it used"
 run usage
 
-step "7. Stop"
+step "9. Stop"
 kill -TERM "$node"
 wait "$node"
 node=

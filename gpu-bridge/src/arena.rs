@@ -150,6 +150,11 @@ impl Arena {
         Ok(&self.gradients)
     }
 
+    /// All gradients as they lie, those that no backward has reached with whatever is there.
+    pub fn raw_gradients(&self) -> &Tensor {
+        &self.gradients
+    }
+
     /// Forgets all gradients: the next backward starts anew. Writes no memory.
     pub fn clear_gradients(&self) {
         self.parameters.iter().for_each(Tensor::clear_gradient);

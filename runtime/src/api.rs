@@ -19,8 +19,11 @@ use crate::node::Node;
 
 mod auth;
 mod datasets;
+mod follow;
 mod functions;
 mod invoke;
+mod job_events;
+mod jobs;
 mod logs;
 mod models;
 mod operations;
@@ -42,6 +45,8 @@ use problem::{ApiError, Kind};
         uploads::begin, uploads::show, uploads::part, uploads::delete,
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
         models::create, models::list, models::show, models::file, models::delete,
+        jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
+        jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
@@ -94,6 +99,15 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{name}", put(models::create).get(models::show).delete(models::delete))
         .route("/v1/models/{name}/file", get(models::file))
+        .route("/v1/jobs", post(jobs::submit).get(jobs::list))
+        .route("/v1/jobs/{name}", get(jobs::show).delete(jobs::delete).post(jobs::posted))
+        .route("/v1/jobs/{name}/history", get(jobs::history))
+        .route("/v1/jobs/{name}/events", get(job_events::events))
+        .route("/v1/jobs/{name}/logs", get(logs::job_logs))
+        .route("/v1/jobs/{name}/stop", post(jobs::stop))
+        .route("/v1/jobs/{name}/resume", post(jobs::resume))
+        .route("/v1/jobs/{name}/workers/{worker}/kill", post(jobs::kill_worker))
+        .route("/v1/jobs/{name}/infer", post(jobs::infer))
         .route("/v1/usage", get(tenants::usage))
         .route("/v1/tenants", post(tenants::create).get(tenants::list))
         .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))

@@ -1,9 +1,9 @@
-//! Backups: one tar archive of every record and every component, as of one moment, taken while the node serves.
+//! Backups: one tar archive of every record and every blob that one names, as of one moment, taken while the node serves.
 //!
 //! ```text
 //! weft-backup.json   the format
 //! metadata.json      every record but those of compiled artifacts, which are made again
-//! blobs/HEX          each component, under its digest
+//! blobs/HEX          each component, block, model and checkpoint, under its digest
 //! complete           comes last, so that an archive that was cut off is noticed
 //! ```
 //! Keys are not in it, only their hashes: they go on working after a restore.
@@ -53,7 +53,7 @@ pub struct RestoreSummary {
 /// The archive, piece by piece. Changes wait until it has been read or dropped.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
     let (pieces, received) = mpsc::channel(4);
-    let held = (node.registry.hold().await, node.catalog.hold().await);
+    let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.hold().await);
     let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     tokio::task::spawn_blocking(move || {
         let _held = held;
@@ -75,6 +75,7 @@ fn write(node: &Node, records: &[Entry], output: Pieces) -> io::Result<()> {
     let runtime = Handle::current();
     let mut digests = node.catalog.digests();
     digests.extend(node.registry.all_digests());
+    digests.extend(node.jobs.digests());
     for digest in digests {
         // Checked on the way: a backup that holds a damaged component would be none.
         let blob = runtime.block_on(node.blobs.open(&digest))?;

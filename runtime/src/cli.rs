@@ -23,7 +23,9 @@ mod devices;
 mod doctor;
 mod failure;
 mod function;
+mod infer;
 mod invoke;
+mod job;
 mod logs;
 mod model;
 mod new;
@@ -32,6 +34,7 @@ mod output;
 mod profile;
 mod sse;
 mod tenant;
+mod train;
 mod train_local;
 mod upload;
 
@@ -47,11 +50,12 @@ pub const DEFAULT_URL: &str = "http://127.0.0.1:7420";
 const AFTER_HELP: &str = "\
 Exit codes:
   0  done
-  1  the request was refused, the function failed, or something here went wrong
+  1  the request was refused, the function or the job failed, or something here went wrong
   2  wrong usage
   3  no node could be reached, or its answer was cut short
   4  the key is missing, unknown, or not allowed to do this
-  5  the node failed, is too busy, or is stopping: try again later";
+  5  the node failed, is too busy, or is stopping: try again later
+  130  interrupted by Ctrl-C; a job that was followed goes on";
 
 #[derive(Parser)]
 #[command(name = "weft", version, about, after_help = AFTER_HELP)]
@@ -115,10 +119,17 @@ enum Verb {
     /// Look at models, and save them as files
     #[command(subcommand)]
     Model(model::ModelVerb),
+    /// Train a function on a node, and follow it
+    Train(Box<train::TrainArgs>),
+    /// List the training jobs
+    Jobs(job::ListArgs),
+    /// Look at one job, follow, stop, resume or delete it
+    #[command(subcommand)]
+    Job(job::JobVerb),
     /// Train a function on this machine, without a node
     TrainLocal(train_local::TrainLocalArgs),
-    /// Use a trained model on samples, on this machine
-    Infer(train_local::InferArgs),
+    /// Use a trained model on samples: a job's, or one on this machine
+    Infer(Box<infer::InferArgs>),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -178,7 +189,10 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Dataset(verb) => dataset::run(verb, &global.client()?, out),
         Verb::Model(verb) => model::run(verb, &global.client()?, out),
         Verb::TrainLocal(args) => train_local::run(args, out),
-        Verb::Infer(args) => train_local::infer(args, out),
+        Verb::Train(args) => train::run(*args, &global.client()?, out),
+        Verb::Jobs(args) => job::list(args, &global.client()?, out),
+        Verb::Job(verb) => job::run(verb, &global.client()?, out),
+        Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

@@ -108,6 +108,9 @@ pub enum LogFormat {
     Json,
 }
 
+/// Instances of workers that were given up and have not ended yet, and of those that look at a trainer.
+const TRAINERS_LEAVING: u32 = 128;
+
 settings! {
     /// Address and port to listen on.
     listen ("WEFT_LISTEN"): SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7420),
@@ -133,6 +136,18 @@ settings! {
     open_metrics ("WEFT_OPEN_METRICS"): bool = false,
     /// Instances of all tenants at once.
     max_instances ("WEFT_MAX_INSTANCES"): u32 = 1_024,
+    /// Workers of training jobs at once, of all tenants; a worker's further functions (`fan_out`) count too.
+    max_workers ("WEFT_MAX_WORKERS"): u32 = 1_024,
+    /// What a second of a CPU device's time costs.
+    price_cpu_second ("WEFT_PRICE_CPU_SECOND"): f64 = 0.000_012,
+    /// What a second of a GPU's time costs.
+    price_gpu_second ("WEFT_PRICE_GPU_SECOND"): f64 = 0.000_3,
+    /// What a GiB of a worker's memory costs for a second.
+    price_gib_second ("WEFT_PRICE_GIB_SECOND"): f64 = 0.000_001_7,
+    /// What starting a function's instance costs.
+    price_start ("WEFT_PRICE_START"): f64 = 0.000_000_2,
+    /// What a GiB that workers exchange costs.
+    price_gib_moved ("WEFT_PRICE_GIB_MOVED"): f64 = 0.0,
     /// Guests that compute at once; 0 means one per core.
     cores ("WEFT_CORES"): u32 = 0,
     /// Memory of all instances and bodies in flight; 0 means three quarters of the machine's.
@@ -193,6 +208,7 @@ impl Settings {
         }
         for (setting, value) in [
             ("max_instances", self.max_instances),
+            ("max_workers", self.max_workers),
             ("max_connections", self.max_connections),
             ("compile_jobs", self.compile_jobs),
             ("compile_waiting", self.compile_waiting),
@@ -201,8 +217,23 @@ impl Settings {
                 return invalid(setting, "must be at least 1");
             }
         }
-        if self.max_instances > 10_000 {
-            return invalid("max_instances", "must be at most 10000: each one reserves 16 GiB of address space");
+        let too_many = "must be at most 5000: each one reserves 16 GiB of address space";
+        for (setting, value) in [("max_instances", self.max_instances), ("max_workers", self.max_workers)] {
+            // Some more for workers that are on their way out while others take their places.
+            if value > 5_000 - TRAINERS_LEAVING {
+                return invalid(setting, too_many);
+            }
+        }
+        for (setting, price) in [
+            ("price_cpu_second", self.price_cpu_second),
+            ("price_gpu_second", self.price_gpu_second),
+            ("price_gib_second", self.price_gib_second),
+            ("price_start", self.price_start),
+            ("price_gib_moved", self.price_gib_moved),
+        ] {
+            if !(price >= 0.0 && price.is_finite()) {
+                return invalid(setting, "must be 0 or more");
+            }
         }
         if self.max_instance_memory.0 > 4 << 30 {
             return invalid("max_instance_memory", "must be at most 4GiB");
@@ -253,6 +284,7 @@ impl Settings {
         };
         SandboxLimits {
             instances: self.max_instances,
+            trainers: self.max_workers.saturating_add(TRAINERS_LEAVING),
             waiting: self.max_waiting,
             waiting_per_tenant: self.max_waiting_per_tenant,
             memory: self.max_instance_memory.0,

@@ -26,11 +26,16 @@ impl Devices {
 
     /// A part of a device for one call of a tenant's.
     pub async fn lease(&self, tenant: &Arc<Tenant>) -> Result<Leased, PoolError> {
-        let pool = self.pool.get_or_try_init(|| open(self.visible.clone())).await?;
+        let pool = self.open().await?;
         let bytes = usize::try_from(tenant.quota().device_memory).unwrap_or(usize::MAX);
         let lease = pool.lease(Request::new(tenant.name.as_str(), bytes))?;
         let context = Context::leased(&lease, self.crew.clone(), TAPE_NODES);
         Ok(Leased { context, lease, tenant: tenant.clone() })
+    }
+
+    /// The devices; opening them takes a moment, the first time.
+    pub async fn open(&self) -> Result<&Pool, PoolError> {
+        self.pool.get_or_try_init(|| open(self.visible.clone())).await
     }
 
     /// The devices, if some function has needed one.

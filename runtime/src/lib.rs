@@ -11,6 +11,8 @@
 //! - [`catalog`]: uploads become data sets and models
 //! - [`dataset`]: files in, shards and batches out
 //! - [`model`]: what training leaves behind, as files that other tools open
+//! - [`job`]: training jobs: workers, rounds, checkpoints, history
+//! - [`sync`]: how what workers compute becomes one model; pure
 //! - [`train`]: a trainer, a data set and a device in, a model out
 //! - [`devices`]: what is computed on, leased call by call
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
@@ -34,6 +36,7 @@ pub mod dataset;
 pub mod devices;
 pub mod digest;
 pub mod host;
+pub mod job;
 mod locks;
 pub mod logs;
 pub mod meta;
@@ -44,6 +47,7 @@ pub mod node;
 pub mod registry;
 pub mod sandbox;
 pub mod server;
+pub mod sync;
 pub mod tenant;
 pub mod train;
 pub mod units;

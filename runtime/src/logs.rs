@@ -39,6 +39,10 @@ pub struct LogLine {
     pub at_ms: u64,
     #[schema(value_type = String)]
     pub function: Name,
+    /// The training job that it ran for, if it was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub job: Option<Name>,
     /// The invocation that wrote it.
     pub invocation: String,
     pub level: Level,
@@ -48,6 +52,23 @@ pub struct LogLine {
 impl LogLine {
     fn bytes(&self) -> u64 {
         self.message.len() as u64 + LINE_OVERHEAD
+    }
+}
+
+/// Whose lines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// All that a function says, in jobs too.
+    Function(Name),
+    Job(Name),
+}
+
+impl Whose {
+    fn wrote(&self, line: &LogLine) -> bool {
+        match self {
+            Self::Function(name) => line.function == *name,
+            Self::Job(name) => line.job.as_ref() == Some(name),
+        }
     }
 }
 
@@ -97,11 +118,12 @@ impl LogBook {
     }
 
     /// Adds a line and drops the oldest ones that no longer fit in `keep` bytes.
-    fn append(&self, keep: u64, function: &Name, invocation: &str, level: Level, message: String) {
+    fn append(&self, keep: u64, sink: &LogSink, level: Level, message: String) {
         let mut book = self.book();
         let at_ms = unix_ms();
         let id = (book.last_id + 1).max(at_ms << 10);
-        let line = LogLine { id, at_ms, function: function.clone(), invocation: invocation.to_owned(), level, message };
+        let (function, job) = (sink.function.clone(), sink.job.clone());
+        let line = LogLine { id, at_ms, function, job, invocation: invocation_id(sink.invocation), level, message };
         book.last_id = id;
         book.bytes += line.bytes();
         book.lines.push_back(line);
@@ -113,17 +135,17 @@ impl LogBook {
         self.latest.send_replace(id);
     }
 
-    /// Up to `limit` lines of a function after line `after`, oldest first.
-    pub fn after(&self, function: &Name, after: u64, limit: usize) -> Vec<LogLine> {
+    /// Up to `limit` lines after line `after`, oldest first.
+    pub fn after(&self, whose: &Whose, after: u64, limit: usize) -> Vec<LogLine> {
         let book = self.book();
         let start = book.lines.partition_point(|line| line.id <= after);
-        book.lines.range(start..).filter(|line| line.function == *function).take(limit).cloned().collect()
+        book.lines.range(start..).filter(|line| whose.wrote(line)).take(limit).cloned().collect()
     }
 
-    /// The last `limit` lines of a function, oldest first.
-    pub fn tail(&self, function: &Name, limit: usize) -> Vec<LogLine> {
+    /// The last `limit` lines, oldest first.
+    pub fn tail(&self, whose: &Whose, limit: usize) -> Vec<LogLine> {
         let book = self.book();
-        let newest = book.lines.iter().rev().filter(|line| line.function == *function).take(limit).cloned();
+        let newest = book.lines.iter().rev().filter(|line| whose.wrote(line)).take(limit).cloned();
         let mut lines: Vec<_> = newest.collect();
         lines.reverse();
         lines
@@ -134,9 +156,9 @@ impl LogBook {
         self.latest.subscribe()
     }
 
-    fn forget(&self, function: &Name) {
+    fn forget(&self, whose: &Whose) {
         let mut book = self.book();
-        book.lines.retain(|line| line.function != *function);
+        book.lines.retain(|line| !whose.wrote(line));
         book.bytes = book.lines.iter().map(LogLine::bytes).sum();
     }
 
@@ -184,7 +206,11 @@ impl Logs {
     }
 
     pub fn forget_function(&self, tenant: TenantId, function: &Name) {
-        self.book(tenant).forget(function);
+        self.book(tenant).forget(&Whose::Function(function.clone()));
+    }
+
+    pub fn forget_job(&self, tenant: TenantId, job: &Name) {
+        self.book(tenant).forget(&Whose::Job(job.clone()));
     }
 
     /// Forgets a tenant; the records of its stored lines go with the returned batch.
@@ -206,6 +232,7 @@ pub struct LogSink {
     book: Arc<LogBook>,
     tenant: Arc<Tenant>,
     function: Name,
+    job: Option<Name>,
     invocation: u64,
     budget: u64,
     written: u64,
@@ -217,7 +244,13 @@ pub struct LogSink {
 impl LogSink {
     pub fn new(book: Arc<LogBook>, tenant: Arc<Tenant>, function: Name, invocation: u64) -> Self {
         let budget = tenant.quota().invocation_log_bytes;
-        Self { book, tenant, function, invocation, budget, written: 0, dropped: 0, last_words: None }
+        Self { book, tenant, function, job: None, invocation, budget, written: 0, dropped: 0, last_words: None }
+    }
+
+    /// The same, for a function that runs for a job.
+    pub fn of_job(mut self, job: Name) -> Self {
+        self.job = Some(job);
+        self
     }
 
     pub fn write(&mut self, level: Level, message: &str) {
@@ -237,8 +270,7 @@ impl LogSink {
     }
 
     fn append(&self, level: Level, message: String) {
-        let id = invocation_id(self.invocation);
-        self.book.append(self.tenant.quota().log_bytes, &self.function, &id, level, message);
+        self.book.append(self.tenant.quota().log_bytes, self, level, message);
     }
 
     pub fn take_last_words(&mut self) -> Option<String> {
@@ -272,6 +304,29 @@ mod tests {
         LogSink::new(book.clone(), tenant, "f".parse().unwrap(), 7)
     }
 
+    fn whose() -> Whose {
+        Whose::Function("f".parse().unwrap())
+    }
+
+    #[test]
+    fn lines_of_a_job_are_its_functions_too() {
+        let book = Arc::new(LogBook::default());
+        sink(&book, Quota::default()).write(Level::Info, "alone");
+        sink(&book, Quota::default()).of_job("j".parse().unwrap()).write(Level::Info, "in a job");
+        let messages =
+            |whose: &Whose| -> Vec<String> { book.tail(whose, 10).into_iter().map(|line| line.message).collect() };
+        assert_eq!(messages(&whose()), ["alone", "in a job"]);
+        assert_eq!(messages(&Whose::Job("j".parse().unwrap())), ["in a job"]);
+        assert!(messages(&Whose::Job("f".parse().unwrap())).is_empty());
+    }
+
+    #[test]
+    fn lines_from_before_there_were_jobs_are_read() {
+        let text = r#"{"id":1,"at_ms":2,"function":"f","invocation":"7","level":"info","message":"m"}"#;
+        let line: LogLine = serde_json::from_str(text).unwrap();
+        assert_eq!((line.job.as_ref(), serde_json::to_string(&line).unwrap().as_str()), (None, text));
+    }
+
     #[test]
     fn the_oldest_lines_go_when_the_book_is_full() {
         let book = Arc::new(LogBook::default());
@@ -279,9 +334,9 @@ mod tests {
         for message in ["a", "b", "c", "d"] {
             sink.write(Level::Info, message);
         }
-        let lines = book.tail(&"f".parse().unwrap(), 10);
+        let lines = book.tail(&whose(), 10);
         assert_eq!(lines.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["b", "c", "d"]);
-        assert_eq!(book.after(&"f".parse().unwrap(), lines[1].id, 10), lines[2..]);
+        assert_eq!(book.after(&whose(), lines[1].id, 10), lines[2..]);
     }
 
     #[test]
@@ -291,7 +346,7 @@ mod tests {
         sink.write(Level::Info, "héllo");
         sink.write(Level::Info, "again");
         drop(sink);
-        let lines = book.tail(&"f".parse().unwrap(), 10);
+        let lines = book.tail(&whose(), 10);
         assert_eq!(lines[0].message, "hél");
         assert!(lines[1].message.starts_with("7 more bytes"), "{}", lines[1].message);
         assert_eq!(lines.len(), 2);
@@ -307,7 +362,7 @@ mod tests {
             sink.write(Level::Info, message);
             metadata.commit_blocking(logs.batch(Batch::default()).unwrap()).unwrap();
         }
-        let kept = Logs::load(&metadata).unwrap().book(TenantId(0)).tail(&"f".parse().unwrap(), 10);
+        let kept = Logs::load(&metadata).unwrap().book(TenantId(0)).tail(&whose(), 10);
         assert_eq!(kept.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["b", "c"]);
         metadata.commit_blocking(logs.forget_tenant(TenantId(0))).unwrap();
         assert!(metadata.snapshot().unwrap().is_empty());

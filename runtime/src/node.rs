@@ -15,12 +15,14 @@ use weft_gpu::pool::PoolError;
 
 use crate::blob::Blobs;
 use crate::catalog::spec::DataSetSpec;
-use crate::catalog::{Catalog, CatalogError, DataSet, StoredModel, to_the_end};
+use crate::catalog::{BlobBlocks, Catalog, CatalogError, DataSet, StoredModel, to_the_end};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
+use crate::dataset::blocks::{Blocks, CACHE_BYTES, Cache};
 use crate::devices::Devices;
 use crate::digest::Digest;
 use crate::host::Request;
+use crate::job::{JobError, Jobs};
 use crate::logs::{LogSink, Logs};
 use crate::meta::{Batch, MetaError, Metadata};
 use crate::metrics::{Metrics, Occupancy};
@@ -67,19 +69,22 @@ pub struct Node {
     pub tenants: Tenants,
     pub registry: Registry,
     pub catalog: Catalog,
+    pub jobs: Jobs,
     pub logs: Logs,
     pub metrics: Metrics,
     pub blobs: Arc<Blobs>,
     pub metadata: Arc<Metadata>,
-    sandbox: Arc<Sandbox>,
-    devices: Devices,
+    pub(crate) sandbox: Arc<Sandbox>,
+    pub(crate) devices: Devices,
+    /// Blocks of data sets, through a cache that all workers share.
+    pub(crate) blocks: Arc<dyn Blocks>,
     memory: Arc<Account>,
     uploads: Arc<Gate>,
     builds: Arc<Gate>,
     followers: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
-    invocations: AtomicU64,
-    stopping: Arc<AtomicBool>,
+    pub(crate) invocations: Arc<AtomicU64>,
+    pub(crate) stopping: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     active: watch::Sender<usize>,
     _data: DataDir,
@@ -128,6 +133,8 @@ pub enum DeleteError {
     Registry(#[from] RegistryError),
     #[error(transparent)]
     Catalog(#[from] CatalogError),
+    #[error(transparent)]
+    Job(#[from] JobError),
 }
 
 impl Node {
@@ -153,9 +160,14 @@ impl Node {
         .await?;
         // Everybody who refers to blobs or stores bytes for a tenant has its line here.
         let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
-        blobs.set_referrers(vec![registry.referrer(), catalog.referrer()]);
+        let jobs = Jobs::load(metadata.clone(), blobs.clone(), settings.max_workers)?;
+        for live in jobs.unfinished() {
+            live.find_needs(&blobs).await;
+        }
+        blobs.set_referrers(vec![registry.referrer(), catalog.referrer(), jobs.referrer()]);
         for tenant in tenants.list() {
-            tenant.storage.load(registry.stored_bytes(tenant.id) + catalog.stored_bytes(tenant.id));
+            let (functions, things) = (registry.stored_bytes(tenant.id), catalog.stored_bytes(tenant.id));
+            tenant.storage.load(functions + things + jobs.stored_bytes(tenant.id));
         }
         if !blobs.is_remote() {
             blobs.sweep().await?;
@@ -173,24 +185,27 @@ impl Node {
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
+        let blocks = Arc::new(Cache::new(Arc::new(BlobBlocks(blobs.clone())), CACHE_BYTES));
         let devices = Devices::new(&settings.devices, settings.sandbox().cores);
         let node = Arc::new(Self {
             settings,
             tenants,
             registry,
             catalog,
+            jobs,
             logs,
             metrics: Metrics::default(),
             blobs,
             metadata,
             sandbox,
             devices,
+            blocks,
             memory,
             uploads,
             builds,
             followers,
             developer,
-            invocations: AtomicU64::new(u64::from_le_bytes(start)),
+            invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
             stopping: Arc::default(),
             draining: watch::channel(false).0,
             active: watch::channel(0).0,
@@ -198,6 +213,10 @@ impl Node {
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
+        tokio::spawn({
+            let node = node.clone();
+            async move { node.resume_unfinished().await }
+        });
         Ok((node, key))
     }
 
@@ -222,6 +241,7 @@ impl Node {
     pub fn begin_drain(&self) {
         self.stopping.store(true, Relaxed);
         self.draining.send_replace(true);
+        self.jobs.pause_all();
     }
 
     /// Counts a request as in flight until the result is dropped.
@@ -230,10 +250,11 @@ impl Node {
         ActiveRequest(&self.active)
     }
 
-    /// Waits until no request is in flight.
+    /// Waits until no request is in flight and no job runs.
     pub async fn idle(&self) {
         // The sender lives in `self`, so the wait cannot fail.
         self.active.subscribe().wait_for(|active| *active == 0).await.ok();
+        self.jobs.at_rest().await;
     }
 
     pub fn occupancy(&self) -> Occupancy {
@@ -340,8 +361,11 @@ impl Node {
         let tenant = self.tenants.get(name)?;
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
         let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
+        let _jobs = self.jobs.pause().await;
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
+        let records = records.and(self.jobs.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
+        self.jobs.forget(tenant.id).await?;
         self.catalog.forget(tenant.id, catalog).await?;
         Ok(self.registry.forget(tenant.id, functions).await?)
     }
@@ -428,7 +452,7 @@ async fn developer(tenants: &Tenants, quota: &Quota) -> Result<Arc<Tenant>, Tena
 
 /// A seed for an invocation that was given none: from a generator that the operating system has seeded, one per thread,
 /// because asking the system each time costs as much as a tenth of a cold start.
-fn random_seed() -> Result<u64, getrandom::Error> {
+pub(crate) fn random_seed() -> Result<u64, getrandom::Error> {
     thread_local! {
         static GENERATOR: RefCell<Option<ChaCha12Rng>> = const { RefCell::new(None) };
     }

@@ -235,11 +235,16 @@ impl Registry {
     /// The running version of a function, ready to be instantiated.
     pub async fn ready(&self, tenant: &Tenant, name: &str) -> Result<(Arc<Function>, Arc<Loaded>), RegistryError> {
         let function = self.get(tenant.id, name)?;
-        let loaded = match self.artifacts.cached(&function.active) {
-            Some(loaded) => loaded,
-            None => self.artifacts.fetch(&self.blobs, tenant.id, &function.active).await?,
-        };
+        let loaded = self.ready_version(tenant.id, &function.active).await?;
         Ok((function, loaded))
+    }
+
+    /// A version that is known to be there, whether it runs or not.
+    pub async fn ready_version(&self, tenant: TenantId, version: &Digest) -> Result<Arc<Loaded>, RegistryError> {
+        match self.artifacts.cached(version) {
+            Some(loaded) => Ok(loaded),
+            None => Ok(self.artifacts.fetch(&self.blobs, tenant, version).await?),
+        }
     }
 
     /// A place for an upload to arrive in, of at most `limit` bytes.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
-use weft_gpu::Context;
+use weft_gpu::{Cancel, Context};
 
 use crate::host::tensor::{Compute, MAX_TENSORS};
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
@@ -271,7 +271,7 @@ async fn run(
     }
     let _watching = watched.as_ref().map(|watched| watched.until(started + wall));
     let mut store = new_store(&engine, state, &limits);
-    store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms));
+    store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms, None));
     let mut cold_start = Duration::ZERO;
     let answer = tokio::time::timeout(wall, async {
         let Export::Task(task) = &function.export else {
@@ -329,6 +329,7 @@ fn look_up(
     clock: Arc<TurnClock>,
     cpu_ms: u64,
     wall_ms: u64,
+    cancel: Option<Cancel>,
 ) -> impl FnMut(StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> + Send + Sync + 'static {
     move |store| {
         let (this_turn, spent) = clock.so_far();
@@ -337,6 +338,9 @@ fn look_up(
         }
         if Instant::now() > store.data().job.deadline {
             return Err(LimitHit::Wall(wall_ms).into());
+        }
+        if cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(LimitHit::Stopped.into());
         }
         // The epoch goes by the clock on the wall; on a busy machine the guest may hardly have run in it.
         if this_turn < ticker::EPOCH {

@@ -26,7 +26,7 @@ pub use memory::{Account, Charge, OverLimit};
 pub use quota::{Quota, QuotaPatch};
 pub use rate::RateLimiter;
 pub use storage::{Reservation, Storage, StorageFull};
-pub use usage::{Ledger, Spent, Usage};
+pub use usage::{Ledger, Spent, TrainingUse, Usage};
 
 /// What records call a tenant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -4,6 +4,7 @@
 //! - [`node`]: a `weft serve` process on a free port with a data directory of its own
 //! - [`http`]: requests to it
 //! - [`wire`]: connections to it, byte by byte
+//! - [`jobs`]: training jobs on it
 //! - [`command`]: the command line
 //! - [`held`]: requests that are given up before they are answered
 //! - [`components`]: functions and guests of this repository, built once per test run
@@ -18,6 +19,7 @@ pub mod components;
 pub mod guests;
 pub mod held;
 pub mod http;
+pub mod jobs;
 pub mod node;
 pub mod python;
 pub mod s3;

@@ -89,9 +89,12 @@ impl Training {
             version: self.version,
             tenant: Tenant::unregistered(self.name.clone(), self.quota.clone(), account),
             log: self.log.clone(),
+            job: None,
             context: Context::leased(&lease, Arc::new(Crew::new(self.threads)), TAPE_NODES),
             seed: self.seed,
             settings: Vec::new(),
+            memory: u64::MAX,
+            invocations: Arc::default(),
             stopping: Arc::default(),
             fresh: self.fresh,
         })

@@ -11,6 +11,7 @@ mod end_to_end {
     mod durability;
     mod fairness;
     mod hostile;
+    mod jobs;
     mod operations;
     mod server;
     mod soak;

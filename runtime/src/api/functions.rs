@@ -33,6 +33,10 @@ pub struct Page {
 }
 
 impl Page {
+    pub fn new(limit: Option<usize>, after: Option<String>) -> Self {
+        Self { limit, after }
+    }
+
     /// The part of a sorted list that was asked for, and the cursor for the rest.
     pub fn of<T>(&self, items: Vec<T>, name: impl Fn(&T) -> &Name) -> (Vec<T>, Option<String>) {
         let limit = self.limit.unwrap_or(100).clamp(1, 1_000);

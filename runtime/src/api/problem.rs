@@ -4,10 +4,12 @@
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use weft_gpu::pool::PoolError;
 
 use super::types::Problem;
 use crate::catalog::CatalogError;
 use crate::digest::BadDigest;
+use crate::job::JobError;
 use crate::logs::invocation_id;
 use crate::meta::MetaError;
 use crate::names::BadName;
@@ -58,6 +60,7 @@ kinds! {
     TooLarge = "too-large", PAYLOAD_TOO_LARGE, "The request is too large";
     InvalidComponent = "invalid-component", UNPROCESSABLE_ENTITY, "The component cannot be run";
     InvalidData = "invalid-data", UNPROCESSABLE_ENTITY, "The files cannot be used";
+    InvalidJob = "invalid-job", UNPROCESSABLE_ENTITY, "The job cannot be run";
     CompileLimit = "compile-limit", UNPROCESSABLE_ENTITY, "Compiling the component takes too much";
     FunctionError = "function-error", UNPROCESSABLE_ENTITY, "The function answered with an error";
     RateLimited = "rate-limited", TOO_MANY_REQUESTS, "Too many requests";
@@ -75,6 +78,7 @@ pub struct ApiError {
     pub kind: Kind,
     detail: String,
     limit: Option<&'static str>,
+    word: Option<&'static str>,
     function_error: Option<&'static str>,
     invocation: Option<u64>,
     retry_after: Option<u64>,
@@ -83,7 +87,7 @@ pub struct ApiError {
 impl ApiError {
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let detail = detail.into();
-        Self { kind, detail, limit: None, function_error: None, invocation: None, retry_after: None }
+        Self { kind, detail, limit: None, word: None, function_error: None, invocation: None, retry_after: None }
     }
 
     pub fn not_found(what: &str) -> Self {
@@ -92,6 +96,12 @@ impl ApiError {
 
     pub fn limit(mut self, name: &'static str) -> Self {
         self.limit = Some(name);
+        self
+    }
+
+    /// Which word of the request is wrong.
+    fn word(mut self, word: &'static str) -> Self {
+        self.word = Some(word);
         self
     }
 
@@ -116,6 +126,7 @@ impl IntoResponse for ApiError {
             status: self.kind.status().as_u16(),
             detail: self.detail,
             limit: self.limit.map(str::to_owned),
+            word: self.word.map(str::to_owned),
             function_error: self.function_error.map(str::to_owned),
             invocation: self.invocation.map(invocation_id),
         };
@@ -186,6 +197,7 @@ impl From<DeleteError> for ApiError {
             DeleteError::Tenant(error) => error.into(),
             DeleteError::Registry(error) => error.into(),
             DeleteError::Catalog(error) => error.into(),
+            DeleteError::Job(error) => error.into(),
         }
     }
 }
@@ -206,6 +218,31 @@ impl From<CatalogError> for ApiError {
             CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
             CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
             CatalogError::Blob(_) | CatalogError::Meta(_) | CatalogError::Io { .. } => Self::internal(&text),
+        }
+    }
+}
+
+impl From<JobError> for ApiError {
+    fn from(error: JobError) -> Self {
+        let text = error.to_string();
+        match error {
+            JobError::NotFound(_) => Self::new(Kind::NotFound, text),
+            JobError::Exists(_) | JobError::OtherRequest(_) | JobError::Wrong { .. } | JobError::TenantDeleted => {
+                Self::new(Kind::Conflict, text)
+            }
+            JobError::Bad(bad) => Self::new(Kind::InvalidJob, text).word(bad.word),
+            JobError::Refused(_) => Self::new(Kind::InvalidJob, text),
+            JobError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            JobError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
+            JobError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
+            JobError::Registry(error) => error.into(),
+            JobError::Catalog(error) => error.into(),
+            JobError::Invoke(error) => error.into(),
+            JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
+            JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
+            JobError::Meta(_) | JobError::Blob(_) | JobError::Randomness(_) | JobError::Io { .. } => {
+                Self::internal(&text)
+            }
         }
     }
 }

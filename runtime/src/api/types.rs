@@ -6,6 +6,12 @@ use utoipa::ToSchema;
 use crate::logs::LogLine;
 use crate::tenant::{Quota, QuotaPatch, Usage};
 
+mod jobs;
+
+pub use jobs::{
+    InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
+};
+
 /// A deployed function.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FunctionView {
@@ -166,6 +172,9 @@ pub struct Problem {
     /// The limit that was hit, if it was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
+    /// The word of the request that is wrong, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub word: Option<String>,
     /// The function's own error case, if it answered with one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub function_error: Option<String>,

@@ -99,6 +99,48 @@ impl Catalog {
         Ok(model)
     }
 
+    /// Keeps a model that training has made, in place of one that is given up for it.
+    pub async fn put_model(
+        &self,
+        tenant: &Tenant,
+        name: Name,
+        file: Vec<u8>,
+        replaces: bool,
+    ) -> Result<Arc<StoredModel>, CatalogError> {
+        let size = file.len() as u64;
+        let reserved = tenant.storage.reserve(size)?;
+        let file = bytes::Bytes::from(file);
+        let (tensors, parameters) = {
+            let model = Model::open(io::Cursor::new(file.clone()))?;
+            let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u64).product::<u64>();
+            (model.tensors().len(), model.tensors().map(|tensor| numbers(&tensor.shape)).sum())
+        };
+        let pin = self.blobs.publish_bytes(file).await?;
+        let changing = self.changing.write().await;
+        let before = self.shown.models.get(tenant.id, name.as_str()).filter(|_| replaces);
+        let fits = Self::check_alive(tenant).and_then(|()| match &before {
+            Some(_) => Ok(()),
+            None => self.check_new_model(tenant, &name),
+        });
+        if let Err(error) = fits {
+            drop(changing);
+            self.discard(vec![pin]).await;
+            return Err(error);
+        }
+        let (digest, created_ms) = (pin.digest(), unix_ms());
+        let model = StoredModel { tenant: tenant.id, name, created_ms, digest, size, tensors, parameters };
+        let pins = self.commit(Batch::default().put(&model)?, vec![pin]).await?;
+        reserved.keep();
+        let model = self.shown.models.put(model);
+        drop(pins);
+        if let Some(before) = before {
+            tenant.storage.release(before.size);
+            self.collect([before.digest]).await?;
+        }
+        drop(changing);
+        Ok(model)
+    }
+
     pub async fn delete_model(&self, tenant: &Tenant, name: &str) -> Result<(), CatalogError> {
         let _changing = self.changing.write().await;
         let model = self.model(tenant.id, name)?;

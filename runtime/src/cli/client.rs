@@ -76,6 +76,7 @@ struct Ask<'a> {
 pub type Body = ureq::BodyReader<'static>;
 
 /// A node, and the key to use there.
+#[derive(Clone)]
 pub struct Client {
     agent: Agent,
     base: String,

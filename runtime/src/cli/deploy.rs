@@ -7,7 +7,7 @@ use clap::Args;
 
 use super::client::Client;
 use super::output::{Output, bytes, short_version};
-use crate::api::types::DeployOutcome;
+use crate::api::types::{DeployOutcome, DeployView};
 use crate::build;
 use crate::names::Name;
 
@@ -22,8 +22,14 @@ pub struct DeployArgs {
 }
 
 pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
-    let file = component_file(&args.path, out)?;
-    let name = args.name.map_or_else(|| name_of(&file), Ok)?;
+    let (deployed, sentence) = deploy(&args.path, args.name, client, out)?;
+    out.done(&deployed, sentence)
+}
+
+/// Deploys what is at a path; the second part says for people what that did.
+pub fn deploy(path: &Path, name: Option<Name>, client: &Client, out: &Output) -> anyhow::Result<(DeployView, String)> {
+    let file = component_file(path, out)?;
+    let name = name.map_or_else(|| name_of(&file), Ok)?;
     let component = std::fs::read(&file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let deployed = client.deploy(&name, &component)?;
     let (version, size) = (short_version(&deployed.function.version), bytes(deployed.function.size));
@@ -32,7 +38,7 @@ pub fn run(args: DeployArgs, client: &Client, out: &Output) -> anyhow::Result<()
         DeployOutcome::Updated => format!("updated `{name}` to version {version}, {size}"),
         DeployOutcome::Unchanged => format!("`{name}` already runs version {version}"),
     };
-    out.done(&deployed, sentence)
+    Ok((deployed, sentence))
 }
 
 /// The component itself; a crate is built to get it.

@@ -23,6 +23,8 @@ pub enum Exit {
     Denied = 4,
     /// The node failed, is too busy, or is stopping.
     NodeFailed = 5,
+    /// Ctrl-C, as shells have it.
+    Interrupted = 130,
 }
 
 /// The command line asks for something that makes no sense.
@@ -35,7 +37,15 @@ pub struct UsageError(pub String);
 #[error("see above")]
 pub struct Reported;
 
+/// Somebody pressed Ctrl-C, and the verb has said what that means.
+#[derive(Debug, thiserror::Error)]
+#[error("interrupted")]
+pub struct Interrupted;
+
 fn exit(error: &anyhow::Error) -> Exit {
+    if error.is::<Interrupted>() {
+        return Exit::Interrupted;
+    }
     if error.is::<UsageError>() {
         return Exit::Usage;
     }
@@ -95,6 +105,10 @@ fn hint_for_problem(kind: &str, path: &str) -> Option<&'static str> {
         Some("`weft tenant list` lists the tenants")
     } else if is(Kind::NotFound) && path.starts_with("/v1/functions") {
         Some("`weft functions` lists what is deployed")
+    } else if is(Kind::NotFound) && path == "/v1/jobs" {
+        Some("`weft functions`, `weft dataset list` and `weft model list` list what there is")
+    } else if is(Kind::NotFound) && path.starts_with("/v1/jobs") {
+        Some("`weft jobs` lists the jobs")
     } else if is(Kind::Trapped) {
         Some("`weft logs NAME` has what the function said before")
     } else if is(Kind::Busy) || is(Kind::Draining) || is(Kind::RateLimited) {
@@ -112,7 +126,7 @@ pub fn report(error: &anyhow::Error, out: &Output) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let exit = exit(error);
-    if !error.is::<Reported>() {
+    if !error.is::<Reported>() && !error.is::<Interrupted>() {
         describe(error, exit, out);
     }
     ExitCode::from(exit as u8)
@@ -156,6 +170,7 @@ mod tests {
             status: kind.status().as_u16(),
             detail: String::new(),
             limit: None,
+            word: None,
             function_error: None,
             invocation: None,
         };
@@ -174,6 +189,7 @@ mod tests {
             (problem(Kind::Internal), Exit::NodeFailed),
             (ClientError::Cut("reset".to_owned()).into(), Exit::Unreachable),
             (UsageError("no".to_owned()).into(), Exit::Usage),
+            (Interrupted.into(), Exit::Interrupted),
             (anyhow::anyhow!("disk full"), Exit::Failed),
         ] {
             assert_eq!(exit(&error), expected, "{error:?}");

@@ -1,4 +1,4 @@
-//! `weft logs`: what a function said, and what it says next.
+//! `weft logs` and `weft job logs`: what a function said, and what it says next.
 
 use std::time::Duration;
 
@@ -7,15 +7,22 @@ use clap::Args;
 use super::client::{Client, ClientError};
 use super::output::{Output, Style, harmless};
 use crate::clock::rfc3339;
-use crate::logs::{Level, LogLine};
+use crate::logs::{Level, LogLine, Whose};
 use crate::names::Name;
 
 /// How long to wait before asking again, at first and at most.
-const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
 #[derive(Args)]
 pub struct LogsArgs {
     name: Name,
+    #[command(flatten)]
+    lines: LinesArgs,
+}
+
+/// Which lines.
+#[derive(Args)]
+pub struct LinesArgs {
     /// Go on with each line as it is written, until Ctrl-C; with `--json`, one value per line
     #[arg(short, long)]
     follow: bool,
@@ -28,17 +35,21 @@ pub struct LogsArgs {
 }
 
 pub fn run(args: LogsArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
+    show(&Whose::Function(args.name), &args.lines, client, out)
+}
+
+pub fn show(whose: &Whose, args: &LinesArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
     if args.follow {
-        return follow(&args, client, out);
+        return follow(whose, args, client, out);
     }
-    let list = client.logs(&args.name, Some(args.tail), args.after)?;
+    let list = client.logs(whose, Some(args.tail), args.after)?;
     out.show(&list, || list.lines.iter().map(|line| as_text(line, out)).collect())
 }
 
 /// Ends only with the process, or when the node says no.
-fn follow(args: &LogsArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
+fn follow(whose: &Whose, args: &LinesArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
     let mut last: Option<String> = None;
-    let mut events = client.follow_logs(&args.name, Some(args.tail), args.after, None)?;
+    let mut events = client.follow_logs(whose, Some(args.tail), args.after, None)?;
     loop {
         for event in events.by_ref() {
             // A silent or broken connection ends like one that was closed: with another one.
@@ -49,17 +60,21 @@ fn follow(args: &LogsArgs, client: &Client, out: &Output) -> anyhow::Result<()> 
             }
             last = event.id.or(last);
         }
-        events = connect_again(BACKOFF, out, || {
-            let tail = last.is_none().then_some(args.tail);
-            client.follow_logs(&args.name, tail, args.after, last.as_deref())
-        })?;
+        events = connect_again(
+            BACKOFF,
+            |error| out.note(format_args!("{error}; trying again")),
+            || {
+                let tail = last.is_none().then_some(args.tail);
+                client.follow_logs(whose, tail, args.after, last.as_deref())
+            },
+        )?;
     }
 }
 
-/// Tries again for as long as the node is away, or too busy.
-fn connect_again<T>(
+/// Tries again for as long as the node is away, or too busy, and says so once.
+pub fn connect_again<T>(
     (mut pause, longest): (Duration, Duration),
-    out: &Output,
+    say: impl Fn(&ClientError),
     mut connect: impl FnMut() -> Result<T, ClientError>,
 ) -> Result<T, ClientError> {
     let mut said = false;
@@ -71,7 +86,7 @@ fn connect_again<T>(
             }
             Err(error) => {
                 if !said {
-                    out.note(format_args!("{error}; trying again"));
+                    say(&error);
                 }
                 said = true;
             }

@@ -122,6 +122,10 @@ fn show(tenant: &TenantView, out: &Output) -> anyhow::Result<()> {
                 ("sent", bytes(used.bytes_out)),
                 ("deploys", used.deploys.to_string()),
                 ("logged", bytes(used.log_bytes)),
+                ("training", format!("{} jobs, {} workers", used.jobs, used.workers)),
+                ("devices", format!("{:.3} s", used.device_seconds())),
+                ("exchanged", bytes(used.moved_bytes)),
+                ("cost", format!("{:.6}", used.cost())),
             ]),
         ]
         .concat()

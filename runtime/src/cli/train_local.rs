@@ -16,17 +16,18 @@ use weft_gpu::pool::Wish;
 
 use super::dataset::{Pair, Reading, Shape, image_size, leave, pull};
 use super::output::{Output, bytes};
+use super::train::{epoch_line, name_value};
 use crate::build::{Options as BuildOptions, build};
 use crate::catalog::spec::{DataSetSpec, SyntheticSpec};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::host::bindings::weft::train::training::Traits;
-use crate::host::data::Place as TrainingPlace;
+use crate::logs::Whose;
 use crate::model::{Input, Meta, Model};
 use crate::names::Name;
 use crate::train::files::LocalDataSet;
 use crate::train::local::{LocalTrainer, Place};
-use crate::train::run::{Data, EpochReport, Listener, Progress, Schedule, evaluate, train};
+use crate::train::run::{Data, EpochReport, Listener, Progress, Schedule, train};
 use crate::train::worker::Worker;
 use crate::train::{save, settings};
 
@@ -76,10 +77,10 @@ pub struct TrainLocalArgs {
 pub struct DataArgs {
     /// An example (digits, mnist, fashion-mnist) or a synthetic data set (binary20, higgs, rcv1)
     #[arg(long, value_name = "NAME", conflicts_with = "data")]
-    dataset: Option<String>,
+    pub dataset: Option<String>,
     /// A file with samples, and one with their labels if they are apart; may be given again
     #[arg(long, value_name = "X[,Y]")]
-    data: Vec<Pair>,
+    pub data: Vec<Pair>,
     /// The same with samples to test with
     #[arg(long, value_name = "X[,Y]")]
     test: Vec<Pair>,
@@ -90,13 +91,13 @@ pub struct DataArgs {
     split: Option<f64>,
     /// The shape of one sample, as in 1x8x8
     #[arg(long, value_name = "SHAPE")]
-    shape: Option<Shape>,
+    pub shape: Option<Shape>,
     /// Height and width that images are resized to, as in 28x28
     #[arg(long, value_name = "HxW")]
     resize: Option<Shape>,
     /// Done to features: `standardise`, `minmax:lo,hi` or `normalise` [default: standardise for examples]
     #[arg(long)]
-    transform: Option<String>,
+    pub transform: Option<String>,
 }
 
 /// Where to compute.
@@ -119,14 +120,9 @@ fn wish(text: &str) -> Result<Wish, String> {
     }
 }
 
-fn name_value(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 impl DataArgs {
     /// The name and the samples of what was asked for, if anything was.
-    fn make(self, out: &Output) -> anyhow::Result<Option<(String, LocalDataSet)>> {
+    pub fn make(self, out: &Output) -> anyhow::Result<Option<(String, LocalDataSet)>> {
         let folder = tempfile::tempdir()?;
         let mut spec = self.reading.spec();
         let name = match &self.dataset {
@@ -261,7 +257,7 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
 }
 
 /// The component that a path names, built if it is a crate, and made ready.
-async fn open(function: &std::path::Path, place: &PlaceArgs, out: &Output) -> anyhow::Result<(LocalTrainer, Name)> {
+pub async fn open(function: &std::path::Path, place: &PlaceArgs, out: &Output) -> anyhow::Result<(LocalTrainer, Name)> {
     let built = build(function, &BuildOptions { quiet: true, ..BuildOptions::default() })?;
     let name: Name = built.name.parse()?;
     out.note(format_args!("{name}: {} of component", bytes(built.bytes)));
@@ -271,7 +267,7 @@ async fn open(function: &std::path::Path, place: &PlaceArgs, out: &Output) -> an
 }
 
 fn print_log(trainer: &LocalTrainer, out: &Output) {
-    for line in trainer.log().tail(trainer.name(), 1_000) {
+    for line in trainer.log().tail(&Whose::Function(trainer.name().clone()), 1_000) {
         out.note(format_args!("{}", super::logs::as_text(&line, out).trim_end()));
     }
 }
@@ -320,16 +316,11 @@ impl Listener for Shown {
         if self.quiet {
             return;
         }
-        let metrics: Vec<String> =
-            report.validation.iter().map(|(name, value)| format!("validation {name} {value:.4}")).collect();
         self.validated = report.validation.get("accuracy").map_or_else(String::new, |it| format!(", accuracy {it:.4}"));
-        let line = format!(
-            "epoch {}/{}: loss {:.4}{}{}, {:.0} samples/s, {:.1} s",
-            report.epoch,
-            self.epochs,
+        let line = epoch_line(
+            (report.epoch, self.epochs),
             report.train_loss,
-            if metrics.is_empty() { "" } else { ", " },
-            metrics.join(", "),
+            &report.validation,
             report.samples_per_second,
             report.seconds,
         );
@@ -342,99 +333,4 @@ impl Listener for Shown {
     fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
-}
-
-/// Use a trained model on samples, on this machine.
-#[derive(Debug, Args)]
-pub struct InferArgs {
-    /// The function: its crate's folder, or a component in a .wasm file
-    function: PathBuf,
-    /// The model, as `weft train-local` and `weft model pull` leave it
-    #[arg(long, value_name = "FILE")]
-    model: PathBuf,
-    #[command(flatten)]
-    data: DataArgs,
-    #[command(flatten)]
-    place: PlaceArgs,
-    /// Samples of one call
-    #[arg(long, default_value = "64")]
-    batch: NonZeroU32,
-    /// A hyper-parameter of the function, as it was trained with
-    #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
-    param: Vec<(String, String)>,
-}
-
-/// What a model makes of samples.
-#[derive(Serialize)]
-struct Inferred {
-    samples: usize,
-    /// One row for each sample.
-    outputs: Vec<Vec<f32>>,
-    /// Where a row is largest.
-    classes: Vec<usize>,
-    /// Where there are labels.
-    metrics: std::collections::BTreeMap<String, f64>,
-}
-
-pub fn infer(args: InferArgs, out: &Output) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    runtime.block_on(infer_local(args, out))
-}
-
-async fn infer_local(args: InferArgs, out: &Output) -> anyhow::Result<()> {
-    let file = File::open(&args.model).with_context(|| format!("cannot open `{}`", args.model.display()))?;
-    let mut model = Model::open(file).with_context(|| format!("`{}`", args.model.display()))?;
-    let (asked, mut given) = (args.data.transform.is_some(), args.data);
-    if let Some(input) = &model.meta.input
-        && given.dataset.is_none()
-    {
-        given.shape = given.shape.or_else(|| (input.shape.len() > 1).then(|| Shape(input.shape.clone())));
-    }
-    let (name, mut data) = given.make(out)?.context("give samples with `--dataset` or `--data`")?;
-    // What was done to the samples that it was trained on, with their statistics, not with those of these.
-    if let Some(input) = model.meta.input.clone().filter(|_| !asked) {
-        let found = Input::of(&data.manifest).shape;
-        if input.shape != found {
-            bail!(
-                "the model takes samples of {:?}, and these are {found:?}; see `--shape` and `--resize`",
-                input.shape
-            );
-        }
-        (data.manifest.transform, data.manifest.statistics) = (input.transform, input.statistics);
-    }
-    let (trainer, _) = open(&args.function, &args.place, out).await?;
-    let mut setup = trainer.setup(0);
-    let description = Worker::describe(&setup).await?;
-    let mut given = args.param;
-    // What it was trained with is known, unless told otherwise.
-    for (name, value) in &model.meta.hyper_parameters {
-        if !given.iter().any(|(given, _)| given == name) {
-            given.push((name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
-        }
-    }
-    setup.settings = settings::read(&description, &given)?;
-    let mut worker = Worker::start(setup).await?;
-    save::load(worker.declared().context("the trainer declared nothing")?, &mut model)?;
-    // Samples to test with, if there are any, else all.
-    if data.manifest.test.count == 0 {
-        data.manifest.test = data.manifest.train.clone();
-    }
-    let schedule = Schedule { epochs: 1, batch: args.batch, rate: 0.0, steps: 0, traits: description.traits };
-    let source = Data { name: &name, manifest: &data.manifest, blocks: data.blocks.clone() };
-    let outputs = crate::train::run::infer(&mut worker, &source, &schedule).await?;
-    let metrics = match data.manifest.labels {
-        Some(_) => evaluate(&mut worker, Some(&source), &schedule, TrainingPlace::default()).await?,
-        None => Default::default(),
-    };
-    let largest = |row: &Vec<f32>| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or(0);
-    let classes = outputs.iter().map(largest).collect();
-    let inferred = Inferred { samples: outputs.len(), outputs, classes, metrics };
-    out.show(&inferred, || {
-        let lines = inferred.classes.iter().zip(&inferred.outputs).map(|(class, row)| {
-            let numbers: Vec<String> = row.iter().map(|value| format!("{value:.4}")).collect();
-            if row.len() > 1 { format!("{class}\t{}\n", numbers.join(" ")) } else { format!("{}\n", numbers.join(" ")) }
-        });
-        let metrics = inferred.metrics.iter().map(|(name, value)| format!("{name} {value:.4}\n"));
-        lines.chain(metrics).collect()
-    })
 }

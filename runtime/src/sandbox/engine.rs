@@ -41,11 +41,12 @@ pub fn compiling() -> Result<Engine> {
 /// The engine that runs guests.
 pub fn running(limits: &SandboxLimits) -> Result<Engine> {
     let mut pool = PoolingAllocationConfig::default();
-    pool.total_component_instances(limits.instances)
-        .total_core_instances(limits.instances.saturating_mul(MAX_CORE_INSTANCES))
-        .total_memories(limits.instances.saturating_mul(MAX_MEMORIES))
-        .total_tables(limits.instances.saturating_mul(MAX_TABLES))
-        .total_stacks(limits.instances)
+    let instances = limits.instances.saturating_add(limits.trainers);
+    pool.total_component_instances(instances)
+        .total_core_instances(instances.saturating_mul(MAX_CORE_INSTANCES))
+        .total_memories(instances.saturating_mul(MAX_MEMORIES))
+        .total_tables(instances.saturating_mul(MAX_TABLES))
+        .total_stacks(instances)
         .max_core_instances_per_component(MAX_CORE_INSTANCES)
         .max_memories_per_component(MAX_MEMORIES)
         .max_tables_per_component(MAX_TABLES)

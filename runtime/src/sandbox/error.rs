@@ -22,6 +22,8 @@ pub enum LimitHit {
     Payload(u64),
     #[error("held more than {MAX_HANDLES} host resources (`max_handles`)")]
     Handles,
+    #[error("was stopped")]
+    Stopped,
 }
 
 impl LimitHit {
@@ -35,6 +37,7 @@ impl LimitHit {
             Self::Stack => "max_wasm_stack",
             Self::Payload(_) => "max_payload",
             Self::Handles => "max_handles",
+            Self::Stopped => "stop",
         }
     }
 }

@@ -22,6 +22,8 @@ pub const MAX_HANDLES: usize = 4_096;
 pub struct SandboxLimits {
     /// Instances of all tenants at once.
     pub instances: u32,
+    /// Instances of trainers at once, beside those: whoever starts them counts them.
+    pub trainers: u32,
     /// Invocations of all tenants that may wait for an instance.
     pub waiting: u32,
     /// Invocations of one tenant that may wait.
@@ -38,6 +40,7 @@ impl Default for SandboxLimits {
     fn default() -> Self {
         Self {
             instances: 1_024,
+            trainers: 64,
             waiting: 4_096,
             waiting_per_tenant: 1_024,
             memory: 4 << 30,

@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 use weft_gpu::{Context, DType, Tensor};
 
 use super::ticker::{Ticking, Watched};
-use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Permit, Sandbox, SandboxLimits, TurnClock, Turns};
+use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, TurnClock, Turns};
 use crate::dataset::batches::Batch;
 use crate::host::bindings::weft::train::training::{Description, Setting};
 use crate::host::data::Place;
@@ -26,7 +26,8 @@ pub struct TrainerSetup {
     pub facts: Facts,
     pub log: LogSink,
     pub context: Context,
-    pub permit: Option<Permit>,
+    /// The most linear memory, in bytes.
+    pub memory: u64,
 }
 
 /// An instance of a trainer.
@@ -40,7 +41,6 @@ pub struct TrainerInstance {
     seed: u64,
     watched: Arc<Watched>,
     _ticking: Ticking,
-    _permit: Option<Permit>,
 }
 
 /// What came of a step: the mean loss over so many samples, still on the device.
@@ -77,20 +77,22 @@ impl Sandbox {
         let Export::Trainer(trainer) = &function.export else {
             return Err(InvokeError::Host("this function is a task: it is invoked, not trained".to_owned()));
         };
-        let TrainerSetup { tenant, facts, log, context, permit } = setup;
+        let TrainerSetup { tenant, facts, log, context, memory: asked } = setup;
         let quota = tenant.quota();
         let seed = facts.seed;
         let job = JobState::new(facts, log, Instant::now() + LONGEST, self.limits.payload);
-        let memory = match quota.instance_memory <= self.limits.memory {
-            true => ("instance_memory", quota.instance_memory),
-            false => ("max_instance_memory", self.limits.memory),
-        };
+        // Whichever is lowest is the one to raise.
+        let limits = [("memory", asked), ("instance_memory", quota.instance_memory)];
+        let memory = limits.into_iter().fold(("max_instance_memory", self.limits.memory), |lowest, next| {
+            if next.1 <= lowest.1 { next } else { lowest }
+        });
         let mut state = HostState::new(Meter::new(tenant.clone(), memory), job);
         state.compute = Compute::on(context.clone());
         let mut store = super::new_store(&self.engine, state, &self.limits);
         let ticking = self.ticker.guest();
         let clock = Arc::<TurnClock>::default();
-        store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
+        let cancel = Some(context.cancel().clone());
+        store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms, cancel));
         let started = {
             let instantiate = Box::pin(trainer.instantiate_async(&mut store));
             self.turns.run(tenant.clone(), clock, instantiate).await
@@ -106,7 +108,6 @@ impl Sandbox {
             watched: self.ticker.watch(context.cancel().clone()),
             context,
             _ticking: ticking,
-            _permit: permit,
         })
     }
 }
@@ -121,7 +122,8 @@ macro_rules! call {
         let deadline = Instant::now() + wall;
         $self.store.data_mut().job.deadline = deadline;
         $self.store.set_epoch_deadline(2);
-        $self.store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms));
+        let cancel = Some($self.context.cancel().clone());
+        $self.store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms, cancel));
         let answer = {
             // An epoch stops the guest at its deadline, and this what a kernel does: there is nothing else that waits.
             let _watching = $self.watched.until(deadline);

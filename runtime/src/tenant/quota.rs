@@ -73,6 +73,16 @@ quota! {
     cpu_ms: u64 = 30_000,
     /// Wall-clock time of one invocation in milliseconds (of a trainer: of one exported call).
     wall_ms: u64 = 60_000,
+    /// Training jobs that run at once; further ones queue.
+    jobs: u32 = 16,
+    /// Training jobs that may queue.
+    queued_jobs: u32 = 1_000,
+    /// Workers of all running jobs, their further functions counted too.
+    workers: u32 = 256,
+    /// Memory of all workers, in bytes.
+    worker_memory: u64 = 16 * GIB,
+    /// Seconds of devices that training may use, in all.
+    device_seconds: u64 = 1_000_000_000,
     /// Requests per second over the API, with bursts of one second's worth.
     requests_per_second: u32 = 10_000,
     /// Log bytes that are kept; the oldest lines go first.

@@ -60,6 +60,16 @@ ledger! {
     deploys,
     /// Log bytes written by functions.
     log_bytes,
+    /// Training jobs that were started.
+    jobs,
+    /// Workers that training jobs started.
+    workers,
+    /// Memory that workers had set aside, over time: byte-milliseconds.
+    worker_byte_ms,
+    /// Bytes that workers exchanged.
+    moved_bytes,
+    /// What training cost by the node's price table, in billionths.
+    cost_billionths,
 }
 
 /// What one invocation took, as its caller and the metrics see it.
@@ -70,6 +80,28 @@ pub struct Spent {
     pub cold_start: Duration,
     /// Linear memory at the end, which is the most it had.
     pub memory: u64,
+}
+
+/// What part of a training job took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TrainingUse {
+    pub invocations: u64,
+    pub workers: u64,
+    pub device: Duration,
+    pub memory_byte_ms: u128,
+    pub moved_bytes: u64,
+    pub cost: f64,
+}
+
+impl TrainingUse {
+    pub fn add(&mut self, other: &Self) {
+        self.invocations += other.invocations;
+        self.workers += other.workers;
+        self.device += other.device;
+        self.memory_byte_ms += other.memory_byte_ms;
+        self.moved_bytes += other.moved_bytes;
+        self.cost += other.cost;
+    }
 }
 
 impl Ledger {
@@ -90,6 +122,23 @@ impl Ledger {
         self.add(&Usage { memory_byte_ms, ..Usage::default() });
     }
 
+    pub fn charge_job(&self) {
+        self.add(&Usage { jobs: 1, ..Usage::default() });
+    }
+
+    /// What a round of a training job took.
+    pub fn charge_training(&self, spent: &TrainingUse) {
+        self.add(&Usage {
+            invocations: spent.invocations,
+            workers: spent.workers,
+            device_us: (spent.device.as_nanos() as u64).div_ceil(1_000),
+            worker_byte_ms: u64::try_from(spent.memory_byte_ms).unwrap_or(u64::MAX),
+            moved_bytes: spent.moved_bytes,
+            cost_billionths: (spent.cost * 1e9) as u64,
+            ..Usage::default()
+        });
+    }
+
     pub fn charge_log(&self, log_bytes: u64) {
         self.add(&Usage { log_bytes, ..Usage::default() });
     }
@@ -103,6 +152,16 @@ impl Usage {
     /// CPU seconds, for people.
     pub fn cpu_seconds(&self) -> f64 {
         self.cpu_us as f64 / 1e6
+    }
+
+    /// Seconds of devices, for people.
+    pub fn device_seconds(&self) -> f64 {
+        self.device_us as f64 / 1e6
+    }
+
+    /// What training cost, for people.
+    pub fn cost(&self) -> f64 {
+        self.cost_billionths as f64 / 1e9
     }
 
     /// GiB-seconds of memory, for people.

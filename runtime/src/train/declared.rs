@@ -4,7 +4,9 @@
 //! by themselves. First values depend on the seed and the tensor's name alone, not on the order of declarations.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
+use weft_gpu::arena::ALIGNMENT;
 use weft_gpu::op::{Optimizer, Reducer, Stream};
 use weft_gpu::schedule::Schedule;
 use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tensor};
@@ -101,6 +103,18 @@ impl Plan {
         &self.tensors
     }
 
+    /// Where each tensor of a role lies in the row of all of them: weights as in the arena, others one after the other.
+    pub fn places(&self, role: Role) -> Vec<(&Declaration, Range<usize>)> {
+        let mut start = 0;
+        let mut places = Vec::new();
+        for tensor in self.tensors.iter().filter(|tensor| tensor.role == role) {
+            let end = start + tensor.shape.elements();
+            places.push((tensor, start..end));
+            start = if role == Role::Weight { end.next_multiple_of(ALIGNMENT) } else { end };
+        }
+        places
+    }
+
     /// Whether something is counted up to be summed over all workers.
     pub fn has_statistics(&self) -> bool {
         self.tensors.iter().any(|tensor| tensor.role == Role::Statistic)
@@ -122,6 +136,19 @@ impl Plan {
         };
         Err(DeclareError::Changed { now, before })
     }
+}
+
+/// Some of what was declared, as one row of numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// As they lie in the arena, with the zeros between them.
+    Weights,
+    Gradients,
+    Buffers,
+    Statistics,
+    Locals,
+    /// What the optimizer remembers.
+    Moments,
 }
 
 /// What was declared, in the memory of a device.
@@ -196,6 +223,74 @@ impl Declared {
             gradients.clip_norm(&gradients.reduce_all(Reducer::SumSquares)?, norm)?;
         }
         optimizer.step(&self.arena, rate)
+    }
+
+    /// Numbers of a part, in all.
+    pub fn length(&self, part: Part) -> usize {
+        self.rows(part).map(|tensor| tensor.shape().elements()).sum()
+    }
+
+    /// Copies a part out, one tensor after the other.
+    pub fn read(&self, part: Part, into: &mut Vec<f32>) -> Result<(), weft_gpu::Error> {
+        if part == Part::Gradients {
+            // Those that no backward has reached are zero.
+            self.arena.gradients()?;
+        }
+        into.resize(self.length(part), 0.0);
+        let mut rest = &mut into[..];
+        for tensor in self.rows(part) {
+            let (here, after) = rest.split_at_mut(tensor.shape().elements());
+            tensor.detach().read(0, bytemuck::cast_slice_mut(here))?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    /// Overwrites a part with what was read from one of the same plan.
+    pub fn write(&self, part: Part, from: &[f32]) -> Result<(), weft_gpu::Error> {
+        let length = self.length(part);
+        if from.len() != length {
+            let reason = format!("{} numbers for {length} of {part:?}", from.len());
+            return Err(weft_gpu::Error::BadArgument { op: "model", reason });
+        }
+        if part == Part::Gradients {
+            // What is written counts as reached.
+            self.arena.gradients()?;
+        }
+        let mut rest = from;
+        for tensor in self.rows(part) {
+            let (here, after) = rest.split_at(tensor.shape().elements());
+            tensor.detach().write(0, bytemuck::cast_slice(here))?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn rows(&self, part: Part) -> Box<dyn Iterator<Item = &Tensor> + '_> {
+        let of = |role: Role| {
+            let named = self.named().filter(move |(declaration, _)| declaration.role == role);
+            Box::new(named.map(|(_, tensor)| tensor))
+        };
+        match part {
+            Part::Weights => Box::new(std::iter::once(self.arena.values())),
+            Part::Gradients => Box::new(std::iter::once(self.arena.raw_gradients())),
+            Part::Buffers => of(Role::Buffer),
+            Part::Statistics => of(Role::Statistic),
+            Part::Locals => of(Role::Local),
+            Part::Moments => Box::new(self.optimizer.iter().flat_map(OptimizerState::states)),
+        }
+    }
+
+    /// Steps that the optimizer has done.
+    pub fn optimizer_steps(&self) -> u64 {
+        self.optimizer.as_ref().map_or(0, OptimizerState::steps)
+    }
+
+    /// Goes on as if the optimizer had done so many.
+    pub fn resume_optimizer(&mut self, steps: u64) {
+        if let Some(optimizer) = &mut self.optimizer {
+            optimizer.resume(steps);
+        }
     }
 
     /// Statistics start again at zero.

@@ -77,9 +77,12 @@ impl LocalTrainer {
             version: self.version,
             tenant: self.tenant.clone(),
             log: self.log.clone(),
+            job: None,
             context: self.context.clone(),
             seed,
             settings: Vec::new(),
+            memory: u64::MAX,
+            invocations: Arc::default(),
             stopping: Arc::new(AtomicBool::new(false)),
             fresh: false,
         }

@@ -9,7 +9,7 @@ use weft_gpu::{DType, Shape, Tensor};
 
 use super::worker::Worker;
 use crate::dataset::Manifest;
-use crate::dataset::batches::{Batch, BatchError, Batches, Options, Part, Source};
+use crate::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Part, Source};
 use crate::dataset::blocks::Blocks;
 use crate::dataset::shard::Plan;
 use crate::host::bindings::weft::train::training::Traits;
@@ -126,30 +126,23 @@ async fn train_epoch(
     listener: &mut dyn Listener,
 ) -> Result<EpochReport, TrainError> {
     let start = Instant::now();
-    let mut batches = data.map(|data| open(worker, data, Part::Train, schedule, epoch)).transpose()?;
-    let steps = batches.as_ref().map_or(schedule.steps, Batches::total);
+    let mut feed = match data {
+        Some(data) => Feed::Ahead(open(worker, data, Part::Train, schedule, epoch)?),
+        None => Feed::Nothing,
+    };
+    let steps = match &feed {
+        Feed::Ahead(batches) => batches.total(),
+        _ => schedule.steps,
+    };
     let mut losses = Losses::default();
+    let mut timing = Timing::default();
     let place = |step: u64| Place { step, epoch, rate: schedule.rate, worker: 0, workers: 1 };
     for done in 0..steps {
         if listener.is_stopped() {
             return Err(TrainError::Stopped);
         }
-        let batch = match &mut batches {
-            Some(batches) => match batches.next() {
-                Some(batch) => Some(batch?),
-                None => break,
-            },
-            None => None,
-        };
-        let given = batch.as_ref().map(|batch| batch.count);
-        let stepped = worker.step(place(*step), batch).await?;
-        if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
-            return Err(TrainError::Samples { step: *step, said: stepped.samples, given });
-        }
-        losses.add(epoch, *step, stepped.loss, stepped.samples)?;
-        worker.descend(schedule.rate)?;
-        if schedule.traits.contains(Traits::UPDATES) && !worker_counts(worker) {
-            worker.update(place(*step)).await?;
+        if !train_step(worker, &mut feed, place(*step), schedule.traits, true, &mut losses, &mut timing).await? {
+            break;
         }
         *step += 1;
         let (samples, loss) = (losses.samples, losses.latest);
@@ -174,6 +167,71 @@ async fn train_epoch(
         seconds,
         samples_per_second: losses.samples as f64 / seconds,
     })
+}
+
+/// Where a worker's batches come from.
+pub enum Feed {
+    /// It makes its own data.
+    Nothing,
+    /// Made ahead, on a thread of their own.
+    Ahead(Batches),
+    /// Made when they are asked for.
+    Inline(Box<Assembler>),
+}
+
+impl Feed {
+    /// The next batch, `None` after the last.
+    fn next(&mut self) -> Result<Option<Option<Batch>>, BatchError> {
+        let batch = match self {
+            Self::Nothing => return Ok(Some(None)),
+            Self::Ahead(batches) => batches.next(),
+            Self::Inline(assembler) => assembler.next(),
+        };
+        Ok(batch.transpose()?.map(Some))
+    }
+}
+
+/// What a worker's time went to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Timing {
+    /// Waiting for samples.
+    pub data: Duration,
+    /// In `step`.
+    pub compute: Duration,
+    /// The optimizer, and the trainer's own `update`.
+    pub update: Duration,
+}
+
+/// One step on the next batch. Whether there was one. With `descends`, the weights follow.
+pub async fn train_step(
+    worker: &mut Worker,
+    feed: &mut Feed,
+    place: Place,
+    traits: Traits,
+    descends: bool,
+    losses: &mut Losses,
+    timing: &mut Timing,
+) -> Result<bool, TrainError> {
+    let start = Instant::now();
+    let Some(batch) = feed.next()? else { return Ok(false) };
+    let fed = Instant::now();
+    let given = batch.as_ref().map(|batch| batch.count);
+    let stepped = worker.step(place, batch).await?;
+    if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
+        return Err(TrainError::Samples { step: place.step, said: stepped.samples, given });
+    }
+    losses.add(place.epoch, place.step, stepped.loss, stepped.samples)?;
+    let computed = Instant::now();
+    if descends {
+        worker.descend(place.rate)?;
+        if traits.contains(Traits::UPDATES) && !worker_counts(worker) {
+            worker.update(place).await?;
+        }
+    }
+    timing.data += fed - start;
+    timing.compute += computed - fed;
+    timing.update += computed.elapsed();
+    Ok(true)
 }
 
 fn worker_counts(worker: &Worker) -> bool {
@@ -210,7 +268,7 @@ pub async fn evaluate(
 }
 
 /// How good it is on one batch.
-async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) -> Result<Metrics, TrainError> {
+pub async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) -> Result<Metrics, TrainError> {
     let mut metrics = Metrics::new();
     for metric in worker.evaluate(place, batch).await? {
         if metrics.insert(metric.name.clone(), f64::from(metric.value.item()?)).is_some() {
@@ -225,27 +283,34 @@ pub async fn infer(worker: &mut Worker, data: &Data<'_>, schedule: &Schedule) ->
     let mut rows = Vec::new();
     for batch in open(worker, data, Part::Test, schedule, 0)? {
         let batch: Batch = batch?;
-        let count = batch.count;
-        let outputs = worker.infer(Place::default(), batch).await?;
-        let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
-        let elements = outputs.shape().elements();
-        if outputs.shape().first() != Some(&count) || elements == 0 {
-            return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
-        }
-        let numbers = outputs.to_vec::<f32>()?;
-        rows.extend(numbers.chunks(elements / count).map(<[f32]>::to_vec));
+        rows.extend(infer_batch(worker, batch).await?);
     }
     Ok(rows)
 }
 
+/// What it makes of one batch.
+pub async fn infer_batch(worker: &mut Worker, batch: Batch) -> Result<Vec<Vec<f32>>, TrainError> {
+    let count = batch.count;
+    let outputs = worker.infer(Place::default(), batch).await?;
+    let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
+    let elements = outputs.shape().elements();
+    if outputs.shape().first() != Some(&count) || elements == 0 {
+        return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
+    }
+    Ok(outputs.to_vec::<f32>()?.chunks(elements / count).map(<[f32]>::to_vec).collect())
+}
+
 /// Losses, read from the device a few at a time: each read waits for all that was computed before.
 #[derive(Default)]
-struct Losses {
+pub struct Losses {
     unread: Vec<(u64, Tensor, u32)>,
-    sum: f64,
-    samples: u64,
+    /// Over the samples that were read.
+    pub sum: f64,
+    pub samples: u64,
     read: u64,
-    latest: f64,
+    pub latest: f64,
+    /// Of the latest step.
+    pub last_samples: u32,
 }
 
 impl Losses {
@@ -253,10 +318,12 @@ impl Losses {
         let waits = loss.context().device().info().kind.is_gpu();
         self.unread.push((step, loss, samples));
         self.samples += u64::from(samples);
+        self.last_samples = samples;
         if !waits || self.unread.len() >= UNREAD { self.read(epoch) } else { Ok(()) }
     }
 
-    fn read(&mut self, epoch: u64) -> Result<(), TrainError> {
+    /// Waits for all of them.
+    pub fn read(&mut self, epoch: u64) -> Result<(), TrainError> {
         for (step, loss, samples) in self.unread.drain(..) {
             let loss = loss.item()?;
             if !loss.is_finite() {

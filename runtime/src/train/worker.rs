@@ -3,7 +3,8 @@
 //! The instance may be replaced between any two calls, and is after one that failed; what it declared stays.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use weft_gpu::{Context, Tensor};
 
@@ -26,9 +27,15 @@ pub struct WorkerSetup {
     pub version: Digest,
     pub tenant: Arc<Tenant>,
     pub log: Arc<LogBook>,
+    /// The job that it works for, if there is one.
+    pub job: Option<Name>,
     pub context: Context,
     pub seed: u64,
     pub settings: Vec<Setting>,
+    /// The most linear memory of an instance, in bytes.
+    pub memory: u64,
+    /// Numbers its instances.
+    pub invocations: Arc<AtomicU64>,
     pub stopping: Arc<AtomicBool>,
     /// Whether every call meets a fresh instance.
     pub fresh: bool,
@@ -39,19 +46,21 @@ pub struct Worker {
     instance: Option<TrainerInstance>,
     declared: Option<Declared>,
     instances: u64,
+    /// The latest of them.
+    born: Instant,
 }
 
 impl Worker {
     /// Starts the trainer and has it declare its model.
     pub async fn start(setup: WorkerSetup) -> Result<Self, InvokeError> {
-        let mut worker = Self { setup, instance: None, declared: None, instances: 0 };
+        let mut worker = Self { setup, instance: None, declared: None, instances: 0, born: Instant::now() };
         worker.instance = Some(worker.ready().await?);
         Ok(worker)
     }
 
     /// What a trainer says of itself.
     pub async fn describe(setup: &WorkerSetup) -> Result<Description, InvokeError> {
-        instance(setup, 0).await?.describe().await
+        instance(setup).await?.describe().await
     }
 
     /// An instance that has declared its model. It belongs to the call, which has to [`keep`](Self::keep) it.
@@ -59,9 +68,10 @@ impl Worker {
         if let Some(kept) = self.instance.take() {
             return Ok(kept);
         }
-        let mut made = instance(&self.setup, self.instances).await?;
+        let mut made = instance(&self.setup).await?;
         made.init(&self.setup.settings, &mut self.declared).await?;
         self.instances += 1;
+        self.born = Instant::now();
         Ok(made)
     }
 
@@ -128,13 +138,33 @@ impl Worker {
         self.declared.as_ref()
     }
 
+    pub fn declared_mut(&mut self) -> Option<&mut Declared> {
+        self.declared.as_mut()
+    }
+
+    /// How long its instance has been there.
+    pub fn age(&self) -> Duration {
+        self.born.elapsed()
+    }
+
+    /// The next call meets a fresh instance.
+    pub fn renew(&mut self) {
+        self.instance = None;
+    }
+
+    /// Linear memory that its instance holds.
+    pub fn memory(&self) -> u64 {
+        self.instance.as_ref().map_or(0, TrainerInstance::memory)
+    }
+
     /// How many instances there were.
     pub fn instances(&self) -> u64 {
         self.instances
     }
 }
 
-async fn instance(setup: &WorkerSetup, number: u64) -> Result<TrainerInstance, InvokeError> {
+async fn instance(setup: &WorkerSetup) -> Result<TrainerInstance, InvokeError> {
+    let number = setup.invocations.fetch_add(1, Relaxed);
     let facts = Facts {
         invocation: number,
         function: setup.name.clone(),
@@ -142,7 +172,13 @@ async fn instance(setup: &WorkerSetup, number: u64) -> Result<TrainerInstance, I
         seed: setup.seed,
         stopping: setup.stopping.clone(),
     };
-    let log = LogSink::new(setup.log.clone(), setup.tenant.clone(), setup.name.clone(), number);
+    let mut log = LogSink::new(setup.log.clone(), setup.tenant.clone(), setup.name.clone(), number);
+    if let Some(job) = &setup.job {
+        log = log.of_job(job.clone());
+    }
     let (tenant, context) = (setup.tenant.clone(), setup.context.clone());
-    setup.sandbox.start_trainer(&setup.function, TrainerSetup { tenant, facts, log, context, permit: None }).await
+    setup
+        .sandbox
+        .start_trainer(&setup.function, TrainerSetup { tenant, facts, log, context, memory: setup.memory })
+        .await
 }

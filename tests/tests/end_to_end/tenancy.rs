@@ -32,15 +32,22 @@ const MAY: &[(&str, For)] = &[
     ("create_tenant", For::Operator),
     ("delete_dataset", For::Tenants),
     ("delete_function", For::Tenants),
+    ("delete_job", For::Tenants),
     ("delete_model", For::Tenants),
     ("delete_tenant", For::Operator),
     ("delete_upload", For::Tenants),
     ("delete_version", For::Tenants),
     ("deploy", For::Tenants),
     ("fetch_model", For::Tenants),
+    ("infer_job", For::Tenants),
     ("invoke", For::Tenants),
+    ("job_events", For::Tenants),
+    ("job_history", For::Tenants),
+    ("job_logs", For::Tenants),
+    ("kill_worker", For::Tenants),
     ("list_datasets", For::Tenants),
     ("list_functions", For::Tenants),
+    ("list_jobs", For::Tenants),
     ("list_models", For::Tenants),
     ("list_tenants", For::Operator),
     ("list_versions", For::Tenants),
@@ -48,23 +55,28 @@ const MAY: &[(&str, For)] = &[
     ("logs", For::Tenants),
     ("metrics", For::Operator),
     ("node", For::Operator),
+    ("prune_jobs", For::Tenants),
     ("readyz", For::Anybody),
+    ("resume_job", For::Tenants),
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
     ("send_part", For::Tenants),
     ("set_quota", For::Operator),
     ("show_dataset", For::Tenants),
     ("show_function", For::Tenants),
+    ("show_job", For::Tenants),
     ("show_model", For::Tenants),
     ("show_tenant", For::Operator),
     ("show_upload", For::Tenants),
+    ("stop_job", For::Tenants),
+    ("submit_job", For::Tenants),
     ("usage", For::Tenants),
 ];
 
 /// What makes a thing that the caller names; every other operation needs it to be there.
 const MAKES: &[&str] = &["create_dataset", "create_model", "deploy"];
-/// The operations on functions, data sets, models and uploads that need them to be there.
-const ON_A_THING: usize = 7 + 3 + 3 + 3;
+/// The operations on functions, data sets, models, uploads and jobs that need them to be there.
+const ON_A_THING: usize = 7 + 3 + 3 + 3 + 9;
 
 /// What an upload of another tenant holds.
 const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";
@@ -107,7 +119,7 @@ impl Operation {
     /// Asks for it of what has this name, or is an upload whose content has this name.
     fn ask_of(&self, client: &Client, name: &str) -> Result<Answer> {
         let path = self.path.replace("{name}", name).replace("{digest}", &digest_of(name)).replace("{index}", "0");
-        let path = path.replace("{version}", "abc").replace("{tenant}", "absent");
+        let path = path.replace("{version}", "abc").replace("{tenant}", "absent").replace("{worker}", "0");
         client.send(&self.method, &path, &[], b"")
     }
 }

@@ -9,12 +9,15 @@ use ureq::http::{HeaderMap, Method};
 use super::super::sse::Events;
 use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
-    DataSetDetail, DataSetList, DataSetView, DeployView, FunctionList, FunctionView, KeyRotated, LogList, ModelDetail,
-    ModelList, ModelRequest, ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest,
-    TenantView, UploadRequest, UploadView, VersionList,
+    DataSetDetail, DataSetList, DataSetView, DeployView, FunctionList, FunctionView, InferAnswer, InferRequest,
+    JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList, ModelRequest,
+    ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest, TenantView, UploadRequest,
+    UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
+use crate::job::{JobSpec, State};
+use crate::logs::Whose;
 use crate::names::Name;
 use crate::tenant::QuotaPatch;
 
@@ -107,23 +110,87 @@ impl Client {
     }
 
     /// The last `tail` lines, of those after line `after`.
-    pub fn logs(&self, name: &Name, tail: Option<u32>, after: Option<u64>) -> Result<LogList, ClientError> {
-        self.get(logs_path(name, tail, after))
+    pub fn logs(&self, whose: &Whose, tail: Option<u32>, after: Option<u64>) -> Result<LogList, ClientError> {
+        self.get(logs_path(whose, tail, after))
     }
 
     /// The same, and then each line as it is written. `last` is the id of the last event that was seen before.
     pub fn follow_logs(
         &self,
-        name: &Name,
+        whose: &Whose,
         tail: Option<u32>,
         after: Option<u64>,
         last: Option<&str>,
     ) -> Result<Events<BufReader<Body>>, ClientError> {
+        self.follow(logs_path(whose, tail, after), last)
+    }
+
+    fn follow(&self, path: String, last: Option<&str>) -> Result<Events<BufReader<Body>>, ClientError> {
         let mut headers = vec![("accept", "text/event-stream".to_owned())];
         headers.extend(last.map(|id| ("last-event-id", id.to_owned())));
-        let path = logs_path(name, tail, after);
         let response = self.send(Ask { method: Method::GET, path, headers, body: None, wait: SILENCE })?;
         Ok(Events::new(BufReader::new(response.into_body().into_reader())))
+    }
+
+    /// Submits a job. With a key, the same request sent again makes no second one.
+    pub fn submit_job(&self, spec: &JobSpec, key: Option<&str>) -> Result<JobView, ClientError> {
+        let body = serde_json::to_vec(spec).map_err(|error| ClientError::Cut(error.to_string()))?;
+        let mut headers = vec![("content-type", "application/json".to_owned())];
+        headers.extend(key.map(|key| ("idempotency-key", key.to_owned())));
+        let path = "/v1/jobs".to_owned();
+        self.json(Ask { method: Method::POST, path, headers, body: Some(&body), wait: DEPLOY })
+    }
+
+    /// One page.
+    pub fn jobs(
+        &self,
+        limit: Option<usize>,
+        after: Option<&str>,
+        state: Option<State>,
+    ) -> Result<JobList, ClientError> {
+        let limit = limit.map(|n| n.to_string());
+        let state = state.map(|state| state.word().to_owned());
+        self.get(format!("/v1/jobs{}", query(&[("limit", limit), ("after", owned(after)), ("state", state)])))
+    }
+
+    pub fn job(&self, name: &Name) -> Result<JobDetail, ClientError> {
+        self.get(format!("/v1/jobs/{name}"))
+    }
+
+    /// One page.
+    pub fn job_history(&self, name: &Name, after: Option<u64>) -> Result<JobHistory, ClientError> {
+        self.get(format!("/v1/jobs/{name}/history{}", query(&[("after", after.map(|epoch| epoch.to_string()))])))
+    }
+
+    /// What happened, and then what happens, until the job is over. `last` is the id of the last event that was seen.
+    pub fn follow_job(&self, name: &Name, last: Option<&str>) -> Result<Events<BufReader<Body>>, ClientError> {
+        self.follow(format!("/v1/jobs/{name}/events"), last)
+    }
+
+    pub fn stop_job(&self, name: &Name) -> Result<JobView, ClientError> {
+        self.order(format!("/v1/jobs/{name}/stop"))
+    }
+
+    pub fn resume_job(&self, name: &Name) -> Result<JobView, ClientError> {
+        self.order(format!("/v1/jobs/{name}/resume"))
+    }
+
+    pub fn kill_worker(&self, name: &Name, worker: u32) -> Result<(), ClientError> {
+        let path = format!("/v1/jobs/{name}/workers/{worker}/kill");
+        self.send(Ask { method: Method::POST, path, headers: Vec::new(), body: Some(&[]), wait: SOON }).map(drop)
+    }
+
+    pub fn delete_job(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/jobs/{name}"))
+    }
+
+    pub fn prune_jobs(&self) -> Result<JobsPruned, ClientError> {
+        self.order("/v1/jobs/prune".to_owned())
+    }
+
+    /// What a job's model makes of samples.
+    pub fn infer_job(&self, name: &Name, request: &InferRequest) -> Result<InferAnswer, ClientError> {
+        self.change_within(Method::POST, format!("/v1/jobs/{name}/infer"), request, DEPLOY)
     }
 
     /// Begins an upload, or tells how far it has come.
@@ -215,8 +282,7 @@ impl Client {
     }
 
     pub fn rotate_key(&self, name: &Name) -> Result<KeyRotated, ClientError> {
-        let path = format!("/v1/tenants/{name}/rotate-key");
-        self.json(Ask { method: Method::POST, path, headers: Vec::new(), body: Some(&[]), wait: SOON })
+        self.order(format!("/v1/tenants/{name}/rotate-key"))
     }
 
     pub fn delete_tenant(&self, name: &Name) -> Result<(), ClientError> {
@@ -249,6 +315,11 @@ impl Client {
         self.send(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON }).map(drop)
     }
 
+    /// A request that says everything with its path.
+    fn order<T: serde::de::DeserializeOwned>(&self, path: String) -> Result<T, ClientError> {
+        self.json(Ask { method: Method::POST, path, headers: Vec::new(), body: Some(&[]), wait: SOON })
+    }
+
     fn change<T: serde::de::DeserializeOwned>(
         &self,
         method: Method,
@@ -271,9 +342,12 @@ impl Client {
     }
 }
 
-fn logs_path(name: &Name, tail: Option<u32>, after: Option<u64>) -> String {
-    let parameters = [("tail", tail.map(|n| n.to_string())), ("after", after.map(|id| id.to_string()))];
-    format!("/v1/functions/{name}/logs{}", query(&parameters))
+fn logs_path(whose: &Whose, tail: Option<u32>, after: Option<u64>) -> String {
+    let parameters = query(&[("tail", tail.map(|n| n.to_string())), ("after", after.map(|id| id.to_string()))]);
+    match whose {
+        Whose::Function(name) => format!("/v1/functions/{name}/logs{parameters}"),
+        Whose::Job(name) => format!("/v1/jobs/{name}/logs{parameters}"),
+    }
 }
 
 fn owned(text: Option<&str>) -> Option<String> {

@@ -11,6 +11,7 @@ mod data;
 mod gpu;
 mod hostcall;
 mod http;
+mod jobs;
 mod kernels;
 mod mnist;
 mod native_vs_torch;
@@ -53,6 +54,7 @@ const BENCHES: &[Bench] = &[
     ("gpu", gpu::run),
     ("hostcall", hostcall::run),
     ("http", http::run),
+    ("jobs", jobs::run),
     ("kernels", kernels::run),
     ("mnist", mnist::run),
     ("native_vs_torch", native_vs_torch::run),

@@ -144,6 +144,23 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("GET", "/v1/models/absent/file", "/v1/models/{name}/file", b"", all),
         ("DELETE", "/v1/models/mine", "/v1/models/{name}", b"", all),
         ("DELETE", "/v1/models/mine", "/v1/models/{name}", b"", all),
+        ("POST", "/v1/jobs", "/v1/jobs", br#"{"function":"absent"}"#, all),
+        ("POST", "/v1/jobs", "/v1/jobs", br#"{"function":"it","k":0}"#, all),
+        ("POST", "/v1/jobs", "/v1/jobs", b"{}", all),
+        ("GET", "/v1/jobs", "/v1/jobs", b"", all),
+        ("GET", "/v1/jobs?state=running&limit=1", "/v1/jobs", b"", all),
+        ("GET", "/v1/jobs?state=lost", "/v1/jobs", b"", all),
+        ("GET", "/v1/jobs/absent", "/v1/jobs/{name}", b"", all),
+        ("GET", "/v1/jobs/absent/history", "/v1/jobs/{name}/history", b"", all),
+        ("GET", "/v1/jobs/absent/events", "/v1/jobs/{name}/events", b"", all),
+        ("GET", "/v1/jobs/absent/logs", "/v1/jobs/{name}/logs", b"", all),
+        ("POST", "/v1/jobs/absent/stop", "/v1/jobs/{name}/stop", b"", all),
+        ("POST", "/v1/jobs/absent/resume", "/v1/jobs/{name}/resume", b"", all),
+        ("POST", "/v1/jobs/absent/workers/0/kill", "/v1/jobs/{name}/workers/{worker}/kill", b"", all),
+        ("POST", "/v1/jobs/absent/workers/one/kill", "/v1/jobs/{name}/workers/{worker}/kill", b"", all),
+        ("POST", "/v1/jobs/absent/infer", "/v1/jobs/{name}/infer", br#"{"samples":[[1]]}"#, all),
+        ("DELETE", "/v1/jobs/absent", "/v1/jobs/{name}", b"", all),
+        ("POST", "/v1/jobs/prune", "/v1/jobs/prune", b"", all),
         ("GET", "/livez", "/livez", b"", anybody),
         ("GET", "/readyz", "/readyz", b"", anybody),
         ("GET", "/metrics", "/metrics", b"", all),
@@ -223,10 +240,12 @@ fn a_functions_own_failures_are_described() -> Result<()> {
 }
 
 #[test]
-fn a_stream_of_logs_is_described() -> Result<()> {
+fn streams_of_events_are_described() -> Result<()> {
     let node = Options::default().start()?;
     let description = description(&node)?;
-    let logs = declared(&description, "GET", "/v1/functions/{name}/logs", 200).context("not described")?;
-    ensure!(logs["content"].get("text/event-stream").is_some(), "{logs}");
+    for path in ["/v1/functions/{name}/logs", "/v1/jobs/{name}/logs", "/v1/jobs/{name}/events"] {
+        let stream = declared(&description, "GET", path, 200).with_context(|| format!("{path} is not described"))?;
+        ensure!(stream["content"].get("text/event-stream").is_some(), "{path}: {stream}");
+    }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use weft::cli::{Client, Event};
+use weft::logs::Whose;
 use weft_tests::components;
 use weft_tests::node::{Node, Options};
 
@@ -18,7 +19,7 @@ fn logged() -> Result<(Node, Client)> {
 }
 
 fn follow(client: &Client, last: Option<&str>) -> Result<impl Iterator<Item = std::io::Result<Event>> + use<>> {
-    Ok(client.follow_logs(&"it".parse()?, None, None, last)?)
+    Ok(client.follow_logs(&Whose::Function("it".parse()?), None, None, last)?)
 }
 
 fn ids(events: &[Event]) -> Result<Vec<u64>> {

@@ -1,0 +1,321 @@
+//! Training jobs: submit, list, look at, stop, resume, delete, use.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderMap, Method, StatusCode};
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use super::auth::AsTenant;
+use super::functions::Page;
+use super::problem::{ApiError, Kind};
+use super::request::{Params, Pieces};
+use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
+use crate::clock::{rfc3339, unix_ms};
+use crate::job::{Job, JobError, JobSpec, State as JobState};
+use crate::node::Node;
+use crate::tenant::{Charge, Tenant};
+
+const TAG: &str = "jobs";
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+const MAX_KEY: usize = 255;
+/// The most bytes that a byte of JSON becomes: `[0],` a vector of its own.
+const UNPACKED: u64 = 10;
+
+/// Which jobs.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct JobQuery {
+    /// How many at most; 100 unless said otherwise, 1000 at most.
+    limit: Option<usize>,
+    /// Begin after this name.
+    after: Option<String>,
+    /// Only jobs that are `queued`, `running`, `done`, `stopped` or `failed`.
+    #[param(value_type = Option<String>)]
+    state: Option<JobState>,
+}
+
+/// Which epochs.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct EpochQuery {
+    /// How many at most; 1000 unless said otherwise, 10000 at most.
+    limit: Option<usize>,
+    /// Begin after this epoch.
+    after: Option<u64>,
+}
+
+fn view(job: &Job, node: &Node) -> JobView {
+    let validated = job.history.iter().rev().find(|epoch| !epoch.validation.is_empty());
+    let validation = |metric: &str| validated.and_then(|epoch| epoch.validation.get(metric).copied());
+    let queued = job.state == JobState::Queued;
+    let milliseconds = job.started_ms.map_or(0, |start| job.ended_ms.unwrap_or_else(unix_ms).saturating_sub(start));
+    JobView {
+        name: job.name.to_string(),
+        state: job.state,
+        reason: job.reason.clone(),
+        queue_position: if queued { node.jobs.queue_position(job.tenant, job.name.as_str()) } else { None },
+        function: job.spec.function.clone(),
+        dataset: job.spec.dataset.clone(),
+        workers: job.spec.workers,
+        epochs: job.spec.epochs,
+        epoch: job.history.last().map_or(0, |epoch| epoch.epoch),
+        train_loss: job.history.last().map(|epoch| epoch.train_loss),
+        validation_loss: validation("loss"),
+        accuracy: validation("accuracy"),
+        cost: job.spending.cost,
+        created_at: rfc3339(job.created_ms),
+        started_at: job.started_ms.map(rfc3339),
+        ended_at: job.ended_ms.map(rfc3339),
+        seconds: milliseconds as f64 / 1e3,
+    }
+}
+
+fn detail(job: &Job, node: &Node) -> JobDetail {
+    JobDetail {
+        job: view(job, node),
+        spec: job.spec.clone(),
+        seed: job.seed,
+        version: job.version.to_string(),
+        data_version: job.data.map(|digest| digest.to_string()),
+        checkpoint: job.checkpoint,
+        models: job.models.iter().map(ToString::to_string).collect(),
+        spending: job.spending,
+        losses: job.losses,
+        starts: job.starts,
+        history: job.history.clone(),
+    }
+}
+
+/// Runs a change to its end, also when whoever asked for it goes away.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, JobError>> + Send + 'static,
+) -> Result<T, ApiError> {
+    let done = tokio::spawn(change).await;
+    let interrupted = |error| JobError::Io { what: "the work was interrupted", error: std::io::Error::other(error) };
+    Ok(done.map_err(interrupted)??)
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let text = value.to_str().ok().filter(|text| (1..=MAX_KEY).contains(&text.len()));
+    let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+    text.map(|text| Some(text.to_owned())).ok_or_else(|| {
+        let detail = format!("`Idempotency-Key` must be 1 to {MAX_KEY} visible ASCII characters");
+        ApiError::new(Kind::InvalidRequest, detail)
+    })
+}
+
+/// Submit a job: a trainer, a data set, and how to train. With an `Idempotency-Key`, the same request sent again makes no
+/// second job.
+#[utoipa::path(
+    post, path = "/v1/jobs", tag = TAG, operation_id = "submit_job",
+    params(("idempotency-key" = Option<String>, Header, description = "Made up by the client, 1 to 255 visible ASCII characters")),
+    request_body = JobSpec,
+    responses(
+        (status = 201, description = "The job is new", body = JobView,
+            headers(("location" = String, description = "The job"))),
+        (status = 200, description = "The key was used for this request before: the job that it made", body = JobView,
+            headers(("location" = String, description = "The job"))),
+        (status = 404, description = "There is no such function, data set or model", body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "There is one of that name, or the key was used for another request", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "It cannot be run: `word` says which word is wrong", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn submit(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    headers: HeaderMap,
+    pieces: Pieces,
+) -> Result<(StatusCode, [(axum::http::HeaderName, String); 1], Json<JobView>), ApiError> {
+    let key = match idempotency_key(&headers) {
+        Ok(key) => key,
+        Err(error) => return Err(pieces.refuse(error).await),
+    };
+    let spec: JobSpec = pieces.json().await?;
+    let submitting = node.clone();
+    let (job, is_new) = to_the_end(async move { submitting.submit_job(&tenant, spec, key.as_deref()).await }).await?;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, [(LOCATION, format!("/v1/jobs/{}", job.name))], Json(view(&job, &node))))
+}
+
+/// List jobs by name.
+#[utoipa::path(
+    get, path = "/v1/jobs", tag = TAG, operation_id = "list_jobs", params(JobQuery),
+    responses((status = 200, body = JobList))
+)]
+pub async fn list(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Params(query): Params<JobQuery>,
+) -> Json<JobList> {
+    let mut jobs = node.jobs.list(tenant.id);
+    jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
+    let (jobs, next) = Page::new(query.limit, query.after).of(jobs, |job| &job.name);
+    Json(JobList { jobs: jobs.iter().map(|job| view(job, &node)).collect(), next })
+}
+
+/// Look at a job: what was asked for, how far it is, and what it came to.
+#[utoipa::path(
+    get, path = "/v1/jobs/{name}", tag = TAG, operation_id = "show_job", params(("name" = String, Path)),
+    responses((status = 200, body = JobDetail), (status = 404, body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn show(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<JobDetail>, ApiError> {
+    Ok(Json(detail(&*node.jobs.get(tenant.id, &name)?, &node)))
+}
+
+/// Read what the epochs of a job came to: losses, times by stage, what was used.
+#[utoipa::path(
+    get, path = "/v1/jobs/{name}/history", tag = TAG, operation_id = "job_history",
+    params(("name" = String, Path), EpochQuery),
+    responses((status = 200, body = JobHistory), (status = 404, body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn history(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    Params(query): Params<EpochQuery>,
+) -> Result<Json<JobHistory>, ApiError> {
+    let job = node.jobs.get(tenant.id, &name)?;
+    let start = query.after.map_or(0, |after| job.history.partition_point(|epoch| epoch.epoch <= after));
+    let rest = &job.history[start..];
+    let page = &rest[..rest.len().min(query.limit.unwrap_or(1_000).clamp(1, 10_000))];
+    let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
+    Ok(Json(JobHistory { epochs: page.to_vec(), next }))
+}
+
+/// Stop a job. It keeps its model, its history and a checkpoint, from which it can be resumed.
+#[utoipa::path(
+    post, path = "/v1/jobs/{name}/stop", tag = TAG, operation_id = "stop_job", params(("name" = String, Path)),
+    responses((status = 200, body = JobView), (status = 404, body = Problem, content_type = "application/problem+json"))
+)]
+pub async fn stop(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<JobView>, ApiError> {
+    let stopping = node.clone();
+    let job = to_the_end(async move { stopping.stop_job(&tenant, &name).await }).await?;
+    Ok(Json(view(&job, &node)))
+}
+
+/// Go on with a job that was stopped or failed, from its last checkpoint.
+#[utoipa::path(
+    post, path = "/v1/jobs/{name}/resume", tag = TAG, operation_id = "resume_job", params(("name" = String, Path)),
+    responses(
+        (status = 200, body = JobView),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is not one to resume", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn resume(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<JobView>, ApiError> {
+    let resuming = node.clone();
+    let job = to_the_end(async move { resuming.resume_job(&tenant, &name).await }).await?;
+    Ok(Json(view(&job, &node)))
+}
+
+/// Kill a worker of a running job, as if it had died: the job starts it again. For trying out what happens then.
+#[utoipa::path(
+    post, path = "/v1/jobs/{name}/workers/{worker}/kill", tag = TAG, operation_id = "kill_worker",
+    params(("name" = String, Path), ("worker" = u32, Path, description = "Counted from 0")),
+    responses(
+        (status = 204),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "The job does not run", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn kill_worker(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path((name, worker)): Path<(String, String)>,
+) -> Result<StatusCode, ApiError> {
+    let worker = worker.parse().map_err(|_| {
+        let detail = format!("`{}` is no worker's number: they are counted from 0", worker.escape_debug());
+        ApiError::new(Kind::InvalidRequest, detail)
+    })?;
+    node.kill_worker(&tenant, &name, worker).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete a job that is over, with its history, its log and its checkpoint. Its models stay.
+#[utoipa::path(
+    delete, path = "/v1/jobs/{name}", tag = TAG, operation_id = "delete_job", params(("name" = String, Path)),
+    responses(
+        (status = 204),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is not over", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn delete(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    to_the_end(async move { node.delete_job(&tenant, &name).await }).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Delete all jobs that are over. Their models stay.
+#[utoipa::path(
+    post, path = "/v1/jobs/prune", tag = TAG, operation_id = "prune_jobs",
+    responses((status = 200, body = JobsPruned))
+)]
+async fn prune(tenant: Arc<Tenant>, node: Arc<Node>) -> Result<Json<JobsPruned>, ApiError> {
+    let deleted = to_the_end(async move { node.prune_jobs(&tenant).await }).await?;
+    Ok(Json(JobsPruned { deleted }))
+}
+
+/// What is posted to where a job could be: a route of its own would hide a job that is called `prune`.
+pub async fn posted(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Json<JobsPruned>, ApiError> {
+    match name.as_str() {
+        "prune" => prune(tenant, node).await,
+        _ => Err(super::wrong_method(Method::POST).await),
+    }
+}
+
+/// Use the model of a job on samples.
+#[utoipa::path(
+    post, path = "/v1/jobs/{name}/infer", tag = TAG, operation_id = "infer_job", params(("name" = String, Path)),
+    request_body = InferRequest,
+    responses(
+        (status = 200, body = InferAnswer),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It has no model yet", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "The samples are not what it takes", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn infer(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    pieces: Pieces,
+) -> Result<Json<InferAnswer>, ApiError> {
+    // An unknown name is refused before its body is kept.
+    if let Err(error) = node.jobs.get(tenant.id, &name) {
+        return Err(pieces.refuse(error).await);
+    }
+    let mut charge = Charge::none(tenant.memory.clone());
+    let body = pieces.read(node.settings.max_body.0, "max_body", &mut charge).await?;
+    charge.grow(body.len() as u64 * UNPACKED)?;
+    let InferRequest { samples } = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))?;
+    drop(body);
+    Ok(Json(InferAnswer { outputs: node.infer_job(&tenant, &name, samples).await? }))
+}

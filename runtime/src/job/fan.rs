@@ -1,0 +1,198 @@
+//! Fan-out: one worker's step computed by several functions at once, a batch each, and averaged.
+//!
+//! The worker computes one of the batches itself; each of the others has a thread, a lease and an instance of its own. They
+//! get the worker's weights with every step and give back gradients, so that they have no state either. One that fails
+//! takes the worker with it, which is then started again as a whole.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc;
+use weft_gpu::{Cancel, Lease};
+
+use super::model::Shared;
+use super::worker::{Common, Cursor, WorkerError};
+use crate::host::bindings::weft::train::training::Traits;
+use crate::host::data::Place;
+use crate::sync::{Who, merge};
+use crate::train::declared::Part;
+use crate::train::run::{Feed, Losses, Timing, train_step};
+use crate::train::worker::Worker;
+
+/// The functions beside a worker's own.
+pub struct Fan {
+    lanes: Vec<Lane>,
+    traits: Traits,
+    /// What was handed over so far.
+    device_time: Duration,
+    instances: u64,
+}
+
+/// One of them.
+struct Lane {
+    steps: mpsc::UnboundedSender<(Cursor, Arc<Shared>)>,
+    results: mpsc::UnboundedReceiver<Result<Computed, WorkerError>>,
+    cancel: Cancel,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.cancel.cancel();
+    }
+}
+
+/// What one of them computed; nothing if its samples are used up.
+#[derive(Default)]
+struct Computed {
+    samples: u64,
+    loss: f64,
+    gradients: Vec<f32>,
+    buffers: Vec<f32>,
+    device_time: Duration,
+    instances: u64,
+}
+
+impl Fan {
+    /// None where a step is not fanned out.
+    pub fn open(common: &Arc<Common>, who: Who) -> Result<Option<Self>, WorkerError> {
+        if common.spec.fan_out == 1 {
+            return Ok(None);
+        }
+        let first = who.worker * common.spec.fan_out;
+        let lanes = (1..common.spec.fan_out).map(|index| Lane::start(common, first + index));
+        let lanes = lanes.collect::<Result<_, _>>()?;
+        Ok(Some(Self { lanes, traits: common.traits, device_time: Duration::ZERO, instances: 0 }))
+    }
+
+    /// Device time of the others.
+    pub fn device_time(&self) -> Duration {
+        self.device_time
+    }
+
+    /// Instances of the others.
+    pub fn instances(&self) -> u64 {
+        self.instances
+    }
+
+    /// Sets the others to work on the step that the worker is about to do.
+    pub fn begin(&mut self, worker: &Worker, at: &Cursor) -> Result<(), WorkerError> {
+        let Some(declared) = worker.declared() else { return Ok(()) };
+        let model = Arc::new(Shared::read(declared)?);
+        for lane in &self.lanes {
+            lane.steps.send((*at, model.clone())).ok();
+        }
+        Ok(())
+    }
+
+    /// Averages all gradients into the worker's, and lets its weights follow. Whether anybody computed anything.
+    pub async fn end(
+        &mut self,
+        worker: &mut Worker,
+        stepped: bool,
+        place: Place,
+        descends: bool,
+        losses: &mut Losses,
+        timing: &mut Timing,
+    ) -> Result<bool, WorkerError> {
+        let waiting = Instant::now();
+        losses.read(place.epoch)?;
+        let mut own = Computed::default();
+        let declared = worker.declared().ok_or_else(|| WorkerError::Train("nothing was declared".to_owned()))?;
+        declared.read(Part::Gradients, &mut own.gradients)?;
+        declared.read(Part::Buffers, &mut own.buffers)?;
+        own.samples = if stepped { u64::from(losses.last_samples) } else { 0 };
+        let mut all = vec![own];
+        for lane in &mut self.lanes {
+            let computed = lane.results.recv().await.unwrap_or(Err(WorkerError::Panicked))?;
+            losses.sum += computed.loss;
+            losses.samples += computed.samples;
+            all.push(computed);
+        }
+        (self.device_time, self.instances) = (Duration::ZERO, 0);
+        for computed in &all[1..] {
+            self.device_time += computed.device_time;
+            self.instances += computed.instances;
+        }
+        timing.compute += waiting.elapsed();
+        let updating = Instant::now();
+        let samples: u64 = all.iter().map(|computed| computed.samples).sum();
+        if samples == 0 {
+            return Ok(false);
+        }
+        let mut mean = std::mem::take(&mut all[0].gradients);
+        let mut parts: Vec<(&[f32], u64)> = Vec::new();
+        let first = mean.clone();
+        for (index, computed) in all.iter().enumerate() {
+            parts.push((if index == 0 { &first } else { &computed.gradients }, computed.samples));
+        }
+        merge::mean(&mut mean, &parts);
+        declared.write(Part::Gradients, &mean)?;
+        let mut buffers = all[0].buffers.clone();
+        let parts: Vec<(&[f32], u64)> = all.iter().map(|computed| (&computed.buffers[..], computed.samples)).collect();
+        merge::mean(&mut buffers, &parts);
+        declared.write(Part::Buffers, &buffers)?;
+        if descends {
+            worker.descend(place.rate)?;
+            if self.traits.contains(Traits::UPDATES) {
+                worker.update(place).await?;
+            }
+        }
+        timing.update += updating.elapsed();
+        Ok(true)
+    }
+}
+
+impl Lane {
+    fn start(common: &Arc<Common>, lane: u32) -> Result<Self, WorkerError> {
+        let cancel = Cancel::default();
+        let lease = common.lease(cancel.clone())?;
+        let (steps, inbox) = mpsc::unbounded_channel();
+        let (outbox, results) = mpsc::unbounded_channel();
+        let (common, runtime) = (common.clone(), tokio::runtime::Handle::current());
+        let work = move || {
+            let failed = outbox.clone();
+            if let Err(error) = runtime.block_on(compute(common, lane, lease, inbox, outbox)) {
+                failed.send(Err(error)).ok();
+            }
+        };
+        let spawned = std::thread::Builder::new().name(format!("lane-{lane}")).spawn(work);
+        spawned.map_err(|error| WorkerError::Thread(error.to_string()))?;
+        Ok(Self { steps, results, cancel })
+    }
+}
+
+async fn compute(
+    common: Arc<Common>,
+    lane: u32,
+    lease: Lease,
+    mut inbox: mpsc::UnboundedReceiver<(Cursor, Arc<Shared>)>,
+    outbox: mpsc::UnboundedSender<Result<Computed, WorkerError>>,
+) -> Result<(), WorkerError> {
+    let mut worker = Worker::start(common.setup(common.context(&lease))).await?;
+    let mut kept: Option<(Cursor, Feed)> = None;
+    while let Some((at, model)) = inbox.recv().await {
+        if common.lifetime.is_some_and(|lifetime| worker.age() >= lifetime) {
+            worker.renew();
+        }
+        if let Some(declared) = worker.declared() {
+            model.write(declared)?;
+        }
+        let mut feed = match kept.take() {
+            Some((from, feed)) if from.follows(&at) => feed,
+            _ => common.feed(&at, lane, worker.context())?,
+        };
+        let (mut losses, mut timing) = (Losses::default(), Timing::default());
+        let place = common.place(&at, lane);
+        let stepped = train_step(&mut worker, &mut feed, place, common.traits, false, &mut losses, &mut timing).await?;
+        losses.read(at.epoch)?;
+        let mut computed = Computed { samples: losses.samples, loss: losses.sum, ..Computed::default() };
+        if let Some(declared) = worker.declared().filter(|_| stepped) {
+            declared.read(Part::Gradients, &mut computed.gradients)?;
+            declared.read(Part::Buffers, &mut computed.buffers)?;
+        }
+        (computed.device_time, computed.instances) = (lease.time(), worker.instances());
+        kept = Some((Cursor { done: at.done + 1, step: at.step + 1, ..at }, feed));
+        outbox.send(Ok(computed)).ok();
+    }
+    Ok(())
+}

@@ -1,0 +1,369 @@
+//! All jobs of a node, in memory as on disk, and the blobs that they need.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::{mpsc, watch};
+
+use super::events::EventBook;
+use super::queue::Queue;
+use super::record::{EpochRecord, Job, JobEvent, State};
+use super::team::Order;
+use super::worker::Common;
+use super::{JobError, Rule};
+use crate::blob::{Blobs, Referrer};
+use crate::dataset::Manifest;
+use crate::digest::Digest;
+use crate::locks::{Lock, SharedLock};
+use crate::meta::{Batch, MetaError, Metadata, Record};
+use crate::names::Name;
+use crate::tenant::TenantId;
+
+/// An epoch of a job, as it is kept: apart, so that a long history is not written again and again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct KeptEpoch {
+    tenant: TenantId,
+    job: Name,
+    epoch: EpochRecord,
+}
+
+fn epoch_key(tenant: TenantId, job: &Name, epoch: u64) -> String {
+    format!("{}/{job}/{epoch:08}", tenant.key())
+}
+
+impl Record for KeptEpoch {
+    const TABLE: &'static str = "epochs";
+
+    fn key(&self) -> String {
+        epoch_key(self.tenant, &self.job, self.epoch.epoch)
+    }
+}
+
+/// What is known of a job once its trainer and its data set were looked at.
+#[derive(Clone)]
+pub struct Prepared {
+    pub common: Arc<Common>,
+    pub rule: Rule,
+}
+
+/// A job, running or not.
+pub struct Live {
+    job: RwLock<Arc<Job>>,
+    pub events: Arc<EventBook>,
+    /// When it was accepted, or found again.
+    pub asked: Instant,
+    pub orders: watch::Sender<Order>,
+    /// While it runs: workers to be lost.
+    pub kills: Mutex<Option<mpsc::UnboundedSender<u32>>>,
+    pub prepared: Mutex<Option<Prepared>>,
+    /// Blobs that it reads: its component, its data set's manifest and blocks.
+    needs: RwLock<Vec<Digest>>,
+}
+
+impl Live {
+    fn new(job: Job, start: u64) -> Arc<Self> {
+        Arc::new(Self {
+            events: Arc::new(EventBook::of(&job, start)),
+            job: RwLock::new(Arc::new(job)),
+            asked: Instant::now(),
+            orders: watch::channel(Order::Run).0,
+            kills: Mutex::default(),
+            prepared: Mutex::default(),
+            needs: RwLock::default(),
+        })
+    }
+
+    pub fn job(&self) -> Arc<Job> {
+        self.job.reading().clone()
+    }
+
+    /// Changes what is shown; it is written with the next change.
+    pub(super) fn note(&self, change: impl FnOnce(&mut Job)) {
+        let mut shown = self.job.writing();
+        let mut job = Job::clone(&shown);
+        change(&mut job);
+        *shown = Arc::new(job);
+    }
+
+    /// Names what it reads, so that nobody deletes it.
+    pub fn need(&self, version: Digest, manifest: Option<(&Manifest, Digest)>) {
+        let mut needs = vec![version];
+        if let Some((manifest, digest)) = manifest {
+            needs.push(digest);
+            let blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks);
+            needs.extend(blocks.map(|block| block.digest));
+        }
+        *self.needs.writing() = needs;
+    }
+
+    /// Reads from its data set's manifest which blocks it reads, after a restart.
+    pub async fn find_needs(&self, blobs: &Blobs) {
+        let job = self.job();
+        let Some(digest) = job.data else { return };
+        let read = async {
+            let size = blobs.size(&digest).await.ok()?;
+            Manifest::parse(&blobs.read(&digest, 0..size).await.ok()?).ok()
+        };
+        // One that cannot be read is told when the job is about to go on.
+        if let Some(manifest) = read.await {
+            self.need(job.version, Some((&manifest, digest)));
+        }
+    }
+
+    fn each_digest(&self, tell: &mut impl FnMut(Digest)) {
+        let job = self.job();
+        if let Some(checkpoint) = &job.checkpoint {
+            tell(checkpoint.digest);
+        }
+        if !job.state.is_over() {
+            tell(job.version);
+            job.data.into_iter().for_each(&mut *tell);
+            self.needs.reading().iter().copied().for_each(tell);
+        }
+    }
+}
+
+type Things = HashMap<TenantId, BTreeMap<String, Arc<Live>>>;
+
+#[derive(Default)]
+struct Shown(RwLock<Things>);
+
+impl Referrer for Shown {
+    fn keep(&self, candidates: &mut HashSet<Digest>) {
+        for live in self.0.reading().values().flat_map(BTreeMap::values) {
+            live.each_digest(&mut |digest| {
+                candidates.remove(&digest);
+            });
+        }
+    }
+}
+
+/// All jobs.
+pub struct Jobs {
+    metadata: Arc<Metadata>,
+    pub(crate) blobs: Arc<Blobs>,
+    shown: Arc<Shown>,
+    pub(crate) queue: Mutex<Queue>,
+    /// How many run.
+    pub(crate) running: watch::Sender<usize>,
+    /// One change of which jobs there are at a time. A backup holds it for reading.
+    changing: Arc<tokio::sync::RwLock<()>>,
+}
+
+impl Jobs {
+    pub fn load(metadata: Arc<Metadata>, blobs: Arc<Blobs>, max_workers: u32) -> Result<Self, MetaError> {
+        let shown = Shown::default();
+        let mut histories: HashMap<(TenantId, Name), Vec<EpochRecord>> = HashMap::new();
+        for kept in metadata.all::<KeptEpoch>()? {
+            histories.entry((kept.tenant, kept.job)).or_default().push(kept.epoch);
+        }
+        for mut job in metadata.all::<Job>()? {
+            job.history = histories.remove(&(job.tenant, job.name.clone())).unwrap_or_default();
+            let (tenant, name) = (job.tenant, job.name.to_string());
+            let start = job.starts + 1;
+            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start));
+        }
+        let queue = Mutex::new(Queue::new(max_workers));
+        let (running, shown) = (watch::channel(0).0, Arc::new(shown));
+        Ok(Self { metadata, blobs, shown, queue, running, changing: Arc::default() })
+    }
+
+    /// Who tells which blobs are needed.
+    pub fn referrer(&self) -> Arc<dyn Referrer> {
+        self.shown.clone()
+    }
+
+    /// Every blob that a job names.
+    pub fn digests(&self) -> HashSet<Digest> {
+        let mut digests = HashSet::new();
+        self.each(|live| {
+            live.each_digest(&mut |digest| {
+                digests.insert(digest);
+            });
+        });
+        digests
+    }
+
+    /// Bytes of a tenant's checkpoints.
+    pub fn stored_bytes(&self, tenant: TenantId) -> u64 {
+        self.list(tenant).iter().filter_map(|job| job.checkpoint).map(|checkpoint| checkpoint.size).sum()
+    }
+
+    pub fn get(&self, tenant: TenantId, name: &str) -> Result<Arc<Job>, JobError> {
+        Ok(self.live(tenant, name)?.job())
+    }
+
+    /// A tenant's jobs, by name.
+    pub fn list(&self, tenant: TenantId) -> Vec<Arc<Job>> {
+        self.of(tenant).iter().map(|live| live.job()).collect()
+    }
+
+    /// What happens to a job.
+    pub fn events(&self, tenant: TenantId, name: &str) -> Result<Arc<EventBook>, JobError> {
+        Ok(self.live(tenant, name)?.events.clone())
+    }
+
+    /// How many of the tenant's jobs come before it, while it waits.
+    pub fn queue_position(&self, tenant: TenantId, name: &str) -> Option<usize> {
+        self.queue.locked().position(tenant, name)
+    }
+
+    /// Holds changes off, beside others who do.
+    pub async fn hold(&self) -> tokio::sync::OwnedRwLockReadGuard<()> {
+        self.changing.clone().read_owned().await
+    }
+
+    /// Holds every change off until the result is dropped.
+    pub async fn pause(&self) -> tokio::sync::OwnedRwLockWriteGuard<()> {
+        self.changing.clone().write_owned().await
+    }
+
+    pub(crate) fn live(&self, tenant: TenantId, name: &str) -> Result<Arc<Live>, JobError> {
+        let things = self.shown.0.reading();
+        let found = things.get(&tenant).and_then(|jobs| jobs.get(name));
+        found.cloned().ok_or_else(|| JobError::NotFound(name.chars().take(80).collect()))
+    }
+
+    pub(crate) fn of(&self, tenant: TenantId) -> Vec<Arc<Live>> {
+        self.shown.0.reading().get(&tenant).map(|jobs| jobs.values().cloned().collect()).unwrap_or_default()
+    }
+
+    pub(crate) fn each(&self, mut tell: impl FnMut(&Arc<Live>)) {
+        let all: Vec<Arc<Live>> = self.shown.0.reading().values().flat_map(BTreeMap::values).cloned().collect();
+        all.iter().for_each(&mut tell);
+    }
+
+    /// Writes a new job, and shows it. Changes are held off by the caller.
+    pub(crate) async fn add(&self, job: Job) -> Result<Arc<Live>, JobError> {
+        self.metadata.commit(Batch::default().put(&job)?).await?;
+        let (tenant, name) = (job.tenant, job.name.to_string());
+        let live = Live::new(job, 0);
+        self.shown.0.writing().entry(tenant).or_default().insert(name, live.clone());
+        Ok(live)
+    }
+
+    /// Changes a job's record, on disk and then in memory.
+    pub(crate) async fn change(&self, live: &Live, change: impl FnOnce(&mut Job)) -> Result<Arc<Job>, MetaError> {
+        self.change_and(live, Batch::default(), change).await
+    }
+
+    async fn change_and(
+        &self,
+        live: &Live,
+        batch: Batch,
+        change: impl FnOnce(&mut Job),
+    ) -> Result<Arc<Job>, MetaError> {
+        let before = live.job();
+        let mut job = Job::clone(&before);
+        change(&mut job);
+        // Only whoever runs a job, or holds changes off while none does, changes it: nobody comes in between.
+        self.metadata.commit(batch.put(&job)?).await?;
+        let job = Arc::new(job);
+        *live.job.writing() = job.clone();
+        if (before.state, &before.reason) != (job.state, &job.reason) {
+            live.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
+        }
+        Ok(job)
+    }
+
+    /// Adds an epoch to a job's history.
+    pub(crate) async fn add_epoch(&self, live: &Live, epoch: EpochRecord) -> Result<(), MetaError> {
+        let job = live.job();
+        let kept = KeptEpoch { tenant: job.tenant, job: job.name.clone(), epoch: epoch.clone() };
+        let batch = Batch::default().put(&kept)?;
+        let told = epoch.clone();
+        let add = |job: &mut Job| {
+            // One that is done again, after a checkpoint that came before it was noted, takes its place.
+            job.history.retain(|before| before.epoch < epoch.epoch);
+            job.spending.add(&epoch.spending);
+            job.losses += epoch.losses;
+            job.history.push(epoch);
+        };
+        self.change_and(live, batch, add).await?;
+        live.events.tell(JobEvent::Epoch(Box::new(told)));
+        Ok(())
+    }
+
+    /// Takes jobs away that are over. Changes are held off by the caller.
+    pub(crate) async fn remove(&self, jobs: &[Arc<Job>]) -> Result<(), JobError> {
+        let deletions = jobs.iter().fold(Batch::default(), |batch, job| batch.and(deletion(job)));
+        self.metadata.commit(deletions).await?;
+        let mut digests = Vec::new();
+        for job in jobs {
+            if let Some(jobs) = self.shown.0.writing().get_mut(&job.tenant) {
+                jobs.remove(job.name.as_str());
+            }
+            digests.extend(job.checkpoint.map(|checkpoint| checkpoint.digest));
+        }
+        self.blobs.collect(&digests).await?;
+        Ok(())
+    }
+
+    /// The records of a tenant as deletions, for the transaction that deletes the tenant.
+    pub fn deletion_of(&self, tenant: TenantId) -> Batch {
+        self.list(tenant).iter().fold(Batch::default(), |batch, job| batch.and(deletion(job)))
+    }
+
+    /// Forgets a tenant whose records are gone; what it has running is stopped.
+    pub async fn forget(&self, tenant: TenantId) -> Result<(), JobError> {
+        let jobs = self.of(tenant);
+        self.shown.0.writing().remove(&tenant);
+        let mut digests = Vec::new();
+        for live in jobs {
+            live.orders.send_replace(Order::Stop);
+            let job = live.job();
+            self.queue.locked().remove(tenant, job.name.as_str());
+            digests.extend(job.checkpoint.map(|checkpoint| checkpoint.digest));
+        }
+        self.blobs.collect(&digests).await?;
+        Ok(())
+    }
+
+    /// Has every running job come to rest, to go on when the node is there again.
+    pub fn pause_all(&self) {
+        self.each(|live| {
+            live.orders.send_if_modified(|order| {
+                let runs = *order == Order::Run;
+                if runs {
+                    *order = Order::Pause;
+                }
+                runs
+            });
+        });
+    }
+
+    /// Waits until no job runs.
+    pub async fn at_rest(&self) {
+        self.running.subscribe().wait_for(|running| *running == 0).await.ok();
+    }
+
+    /// Jobs that a node that stopped left unfinished.
+    pub(crate) fn unfinished(&self) -> Vec<Arc<Live>> {
+        let mut unfinished = Vec::new();
+        self.each(|live| {
+            if !live.job().state.is_over() {
+                unfinished.push(live.clone());
+            }
+        });
+        unfinished.sort_by_key(|live| live.job().created_ms);
+        unfinished
+    }
+
+    /// How many jobs there are in each state.
+    pub fn counts(&self) -> [(State, usize); 5] {
+        let mut counts =
+            [State::Queued, State::Running, State::Done, State::Stopped, State::Failed].map(|state| (state, 0));
+        self.each(|live| {
+            let state = live.job().state;
+            counts.iter_mut().filter(|(counted, _)| *counted == state).for_each(|(_, count)| *count += 1);
+        });
+        counts
+    }
+}
+
+fn deletion(job: &Job) -> Batch {
+    let epochs = job.history.iter().map(|epoch| epoch_key(job.tenant, &job.name, epoch.epoch));
+    epochs.fold(Batch::default().delete::<Job>(job.key()), Batch::delete::<KeptEpoch>)
+}

@@ -1,0 +1,112 @@
+//! The model between rounds, in the host's memory: what workers start from and what they hand over.
+
+use std::io;
+
+use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
+use crate::sync::Who;
+use crate::train::declared::{Declared, Part, Plan, Role};
+
+/// The model as all workers see it.
+#[derive(Debug, Default, PartialEq)]
+pub struct Shared {
+    pub weights: Vec<f32>,
+    pub buffers: Vec<f32>,
+    /// Whose own it is as it stands: that worker need not load it.
+    pub of: Option<Who>,
+}
+
+impl Shared {
+    pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
+        let mut shared = Self::default();
+        declared.read(Part::Weights, &mut shared.weights)?;
+        declared.read(Part::Buffers, &mut shared.buffers)?;
+        Ok(shared)
+    }
+
+    pub fn write(&self, declared: &Declared) -> Result<(), weft_gpu::Error> {
+        declared.write(Part::Weights, &self.weights)?;
+        declared.write(Part::Buffers, &self.buffers)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        size_of_val(&self.weights[..]) as u64 + size_of_val(&self.buffers[..]) as u64
+    }
+
+    /// As a file that others can open.
+    pub fn to_file(&self, plan: &Plan, meta: &Meta) -> Result<Vec<u8>, WriteError> {
+        let tensors = [(Role::Weight, &self.weights), (Role::Buffer, &self.buffers)];
+        let placed = tensors.map(|(role, row)| plan.places(role).into_iter().map(move |place| (place, row)));
+        let placed: Vec<_> = placed.into_iter().flatten().collect();
+        let info = |declaration: &crate::train::declared::Declaration| TensorInfo {
+            name: declaration.name.clone(),
+            dtype: Dtype::F32,
+            shape: declaration.shape.to_vec(),
+        };
+        let infos: Vec<TensorInfo> = placed.iter().map(|((declaration, _), _)| info(declaration)).collect();
+        let numbers = placed.iter().map(|((declaration, range), row)| {
+            let numbers = row
+                .get(range.clone())
+                .ok_or_else(|| io::Error::other(format!("the model has too few numbers for `{}`", declaration.name)))?;
+            Ok(numbers.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+        });
+        let mut file = Vec::new();
+        model::write(&infos, numbers, meta, &mut file)?;
+        Ok(file)
+    }
+
+    /// Takes over the tensors of a file that are declared.
+    pub fn take<R: io::Read + io::Seek>(
+        &mut self,
+        plan: &Plan,
+        file: &mut model::Model<R>,
+    ) -> Result<(), crate::train::save::LoadError> {
+        use crate::train::save::LoadError;
+        for (role, row) in [(Role::Weight, &mut self.weights), (Role::Buffer, &mut self.buffers)] {
+            for (declaration, range) in plan.places(role) {
+                let info = file.info(&declaration.name).ok_or_else(|| LoadError::Missing(declaration.name.clone()))?;
+                if info.dtype != Dtype::F32 || info.shape != *declaration.shape {
+                    return Err(LoadError::Shape {
+                        name: declaration.name.clone(),
+                        found: info.shape.clone(),
+                        dtype: info.dtype,
+                        expected: declaration.shape.to_vec(),
+                    });
+                }
+                let bytes = file.tensor(&declaration.name)?;
+                for (into, from) in row[range].iter_mut().zip(bytes.as_chunks::<4>().0) {
+                    *into = f32::from_le_bytes(*from);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stays with a worker from round to round, and with its place when it is lost.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Private {
+    /// What its optimizer remembers.
+    pub moments: Vec<f32>,
+    /// Steps that its optimizer has done.
+    pub steps: u64,
+    pub locals: Vec<f32>,
+}
+
+impl Private {
+    pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
+        let mut private = Self { steps: declared.optimizer_steps(), ..Self::default() };
+        declared.read(Part::Moments, &mut private.moments)?;
+        declared.read(Part::Locals, &mut private.locals)?;
+        Ok(private)
+    }
+
+    pub fn write(&self, declared: &mut Declared) -> Result<(), weft_gpu::Error> {
+        // Where the optimizer is the job's, a worker's has nothing to remember.
+        if !self.moments.is_empty() {
+            declared.write(Part::Moments, &self.moments)?;
+        }
+        declared.write(Part::Locals, &self.locals)?;
+        declared.resume_optimizer(self.steps);
+        Ok(())
+    }
+}

@@ -1,0 +1,272 @@
+//! What is known of a job: what is kept on disk, and what a client is told.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::spec::JobSpec;
+use crate::digest::Digest;
+use crate::meta::Record;
+use crate::names::Name;
+use crate::tenant::TenantId;
+
+/// How far a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Waits for room.
+    Queued,
+    Running,
+    /// Ended by itself: after its epochs, at its goal, or at its time.
+    Done,
+    /// Ended by somebody.
+    Stopped,
+    /// Ended by an error.
+    Failed,
+}
+
+impl State {
+    /// Whether nothing more will happen by itself.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Done | Self::Stopped | Self::Failed)
+    }
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Done => "done",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// Seconds that all workers spent, by what they spent them on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Stages {
+    /// Waiting for samples.
+    pub data: f64,
+    /// In the function's `step`.
+    pub compute: f64,
+    /// Handing over gradients, weights or statistics.
+    pub send: f64,
+    /// Taking over the merged model.
+    pub receive: f64,
+    /// Merging.
+    pub merge: f64,
+    /// The optimizer's step, and the function's `update`.
+    pub update: f64,
+    pub validate: f64,
+}
+
+impl Stages {
+    /// By name, in the order of a round.
+    pub fn named(&self) -> [(&'static str, f64); 7] {
+        [
+            ("data", self.data),
+            ("compute", self.compute),
+            ("send", self.send),
+            ("receive", self.receive),
+            ("merge", self.merge),
+            ("update", self.update),
+            ("validate", self.validate),
+        ]
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        self.data += other.data;
+        self.compute += other.compute;
+        self.send += other.send;
+        self.receive += other.receive;
+        self.merge += other.merge;
+        self.update += other.update;
+        self.validate += other.validate;
+    }
+}
+
+/// What was used, and what that costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Spending {
+    /// Processor time of the workers' threads.
+    pub cpu_seconds: f64,
+    /// Time of devices, whatever they are.
+    pub device_seconds: f64,
+    /// Of those, time of GPUs.
+    pub gpu_seconds: f64,
+    /// Memory that workers had set aside, over time: GiB-seconds.
+    pub memory_gib_seconds: f64,
+    /// Functions' instances that were started.
+    pub cold_starts: u64,
+    /// Exported calls of functions.
+    pub invocations: u64,
+    /// Bytes that workers handed over and took over.
+    pub bytes: u64,
+    /// By the node's price table.
+    pub cost: f64,
+}
+
+impl Spending {
+    pub fn add(&mut self, other: &Self) {
+        self.cpu_seconds += other.cpu_seconds;
+        self.device_seconds += other.device_seconds;
+        self.gpu_seconds += other.gpu_seconds;
+        self.memory_gib_seconds += other.memory_gib_seconds;
+        self.cold_starts += other.cold_starts;
+        self.invocations += other.invocations;
+        self.bytes += other.bytes;
+        self.cost += other.cost;
+    }
+}
+
+/// What happened in an epoch.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct EpochRecord {
+    /// Counted from 1.
+    pub epoch: u64,
+    pub train_loss: f64,
+    /// Means over the samples to test with, by name; empty where it was not validated.
+    #[serde(default)]
+    pub validation: BTreeMap<String, f64>,
+    pub workers: u32,
+    pub batch: u32,
+    pub lr: f32,
+    pub samples: u64,
+    /// Steps of the model.
+    pub steps: u64,
+    /// From the epoch's start to its end, validation included.
+    pub seconds: f64,
+    pub samples_per_second: f64,
+    /// The most device memory that a worker held, in bytes.
+    pub memory: u64,
+    pub stages: Stages,
+    pub spending: Spending,
+    /// Workers that were lost, and started again.
+    pub losses: u64,
+}
+
+/// Where a job goes on after a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct CheckpointRef {
+    /// Of the blob.
+    #[schema(value_type = String)]
+    pub digest: Digest,
+    pub size: u64,
+    /// Epochs that are done.
+    pub epoch: u64,
+    /// Steps that are done, of the whole job.
+    pub step: u64,
+}
+
+/// A job, as it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub tenant: TenantId,
+    pub name: Name,
+    /// With the seed that was made up, if none was given.
+    pub spec: JobSpec,
+    pub seed: u64,
+    /// The function's version that is trained, whatever is deployed meanwhile.
+    pub version: Digest,
+    /// The data set's version.
+    pub data: Option<Digest>,
+    pub state: State,
+    /// Why it is over, or what it waits for.
+    #[serde(default)]
+    pub reason: String,
+    pub created_ms: u64,
+    #[serde(default)]
+    pub started_ms: Option<u64>,
+    #[serde(default)]
+    pub ended_ms: Option<u64>,
+    /// Milliseconds from the accepted request until all workers had declared their model.
+    #[serde(default)]
+    pub ready_ms: Option<f64>,
+    /// Kept apart.
+    #[serde(skip)]
+    pub history: Vec<EpochRecord>,
+    #[serde(default)]
+    pub checkpoint: Option<CheckpointRef>,
+    /// Models that it has left, the latest last.
+    #[serde(default)]
+    pub models: Vec<Name>,
+    /// Of all epochs, those that were done again included.
+    #[serde(default)]
+    pub spending: Spending,
+    /// Workers that were lost, in all.
+    #[serde(default)]
+    pub losses: u64,
+    /// How often it was started: once, and once after each stop or crash.
+    #[serde(default)]
+    pub starts: u64,
+    /// The key that the client gave with its request, and the digest of that.
+    #[serde(default)]
+    pub idempotency: Option<(String, Digest)>,
+}
+
+impl Record for Job {
+    const TABLE: &'static str = "jobs";
+
+    fn key(&self) -> String {
+        format!("{}/{}", self.tenant.key(), self.name)
+    }
+}
+
+/// Something that a job's followers are told.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum JobEvent {
+    /// It is queued, runs, or is over.
+    State {
+        state: State,
+        reason: String,
+    },
+    /// How far it is; told a few times a second at most.
+    Progress(Progress),
+    Epoch(Box<EpochRecord>),
+    /// All workers are there, so many milliseconds after the job was asked for.
+    Ready {
+        workers: u32,
+        ms: f64,
+    },
+    /// A worker was lost, and is started again.
+    Worker {
+        worker: u32,
+        reason: String,
+    },
+    Checkpoint {
+        epoch: u64,
+        step: u64,
+        bytes: u64,
+    },
+}
+
+impl JobEvent {
+    /// The event's name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::State { .. } => "state",
+            Self::Progress(_) => "progress",
+            Self::Epoch(_) => "epoch",
+            Self::Ready { .. } => "ready",
+            Self::Worker { .. } => "worker",
+            Self::Checkpoint { .. } => "checkpoint",
+        }
+    }
+}
+
+/// How far an epoch is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Progress {
+    /// Counted from 1.
+    pub epoch: u64,
+    /// Steps of this epoch that are done, and all of them.
+    pub step: u64,
+    pub steps: u64,
+    /// Of the latest steps.
+    pub loss: f64,
+    pub samples_per_second: f64,
+}
