@@ -11,7 +11,7 @@ use crate::crew::Crew;
 use crate::device::{Device, View};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
-use crate::heap::Heap;
+use crate::heap::{Block, Heap};
 use crate::op::{Assign, Copy, Fill, Meta, Op, Spec};
 use crate::pool::Lease;
 use crate::run::{Cancel, Run};
@@ -155,9 +155,17 @@ impl Context {
         self.run_one(Fill { shape: Shape::new(shape)?, dtype, value }, &[])
     }
 
-    /// Zeros in f32.
+    /// Zeros in f32. Memory that nobody has used yet holds them, and is not touched.
     pub fn zeros(&self, shape: &[usize]) -> Result<Tensor> {
-        self.full(shape, DType::F32, 0.0)
+        let (shape, dtype) = (Shape::new(shape)?, DType::F32);
+        let meta = Meta::new(shape, dtype);
+        let block = self.0.heap.take(meta.bytes())?;
+        let is_fresh = block.is_fresh();
+        let tensor = self.on(block, meta);
+        if !is_fresh {
+            self.dispatch(&Op::Fill(Fill { shape, dtype, value: 0.0 }), &[], &[&tensor])?;
+        }
+        Ok(tensor)
     }
 
     /// Runs an operation, and records it if an input descends from a parameter and recording is not paused. One that
@@ -223,6 +231,11 @@ impl Context {
             several => self.dispatch(op, inputs, &several.iter().collect::<SmallVec<[&Tensor; 3]>>())?,
         }
         Ok(results)
+    }
+
+    /// Runs an operation that needs no inputs, and writes its result over `into`. It is not recorded.
+    pub fn fill(&self, into: &Tensor, op: impl Into<Op>) -> Result<()> {
+        self.execute_into(&op.into(), &[], into)
     }
 
     /// Runs an operation with one result, and writes that over `into`.
@@ -323,8 +336,11 @@ impl Context {
     }
 
     fn allocate(&self, meta: Meta) -> Result<Tensor> {
-        let storage = Storage::new(self.0.heap.take(meta.bytes())?);
-        Ok(Tensor::new(self.clone(), Arc::new(storage), Layout::contiguous(meta.shape), meta.dtype))
+        Ok(self.on(self.0.heap.take(meta.bytes())?, meta))
+    }
+
+    fn on(&self, block: Block, meta: Meta) -> Tensor {
+        Tensor::new(self.clone(), Arc::new(Storage::new(block)), Layout::contiguous(meta.shape), meta.dtype)
     }
 
     /// Writing in place is not recorded, so while recording it must not touch what the tape describes.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::run::Run;
 use crate::shape::Layout;
@@ -119,4 +119,14 @@ pub trait Shared: Send + Sync {
     ///
     /// A handle whose device was lost says so on every further call; opening again gives one of the rebuilt device.
     fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>>;
+
+    /// The same device opened once more, to count as another one.
+    fn again(&self) -> Result<Arc<dyn Shared>> {
+        Err(Error::argument("devices", "only a GPU can be opened more than once"))
+    }
+
+    /// Gives the device up and opens it anew: whatever is held on it is lost.
+    fn reset(&self) -> Result<()> {
+        Err(Error::argument("reset", "only a GPU can be reset"))
+    }
 }

@@ -89,6 +89,7 @@ struct Kept {
 pub struct Block {
     memory: Option<Box<dyn Memory>>,
     bytes: usize,
+    is_fresh: bool,
     heap: Arc<Heap>,
 }
 
@@ -147,11 +148,12 @@ impl Heap {
             }
             found
         };
+        let is_fresh = found.is_none();
         let memory = match found {
             Some(memory) => memory,
             None => self.allocate(bytes)?,
         };
-        Ok(Block { memory: Some(memory), bytes, heap: Arc::clone(self) })
+        Ok(Block { memory: Some(memory), bytes, is_fresh, heap: Arc::clone(self) })
     }
 
     /// Lets go of everything that is kept.
@@ -207,6 +209,11 @@ impl Block {
 
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it came from the device when it was taken, and so held zeros.
+    pub fn is_fresh(&self) -> bool {
+        self.is_fresh
     }
 
     pub fn heap(&self) -> &Arc<Heap> {

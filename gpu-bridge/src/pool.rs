@@ -84,7 +84,8 @@ impl Pool {
     }
 
     /// Those devices that a setting lets be seen: `all`, `none`, or a list such as `cpu,gpu:0` of names, or of indices
-    /// into `devices`. They keep the names that they have among all.
+    /// into `devices`. They keep the names that they have among all; with `gpu:0*2`, that GPU is opened twice and counts as
+    /// two, the second named after all others.
     pub fn visible(devices: Vec<Arc<dyn Shared>>, setting: &str) -> Result<Self, PoolError> {
         visible::select(id::name(devices), setting).map(Self::with)
     }
@@ -146,6 +147,15 @@ impl Pool {
             handle: None,
         });
         Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget })))
+    }
+
+    /// Gives a GPU up and opens it anew: its leases fail, as when a driver resets.
+    pub fn reset(&self, device: DeviceId) -> Result<(), PoolError> {
+        let slot = self.0.devices.iter().find(|slot| slot.id == device).ok_or_else(|| PoolError::NoSuchDevice {
+            wish: Wish::Exactly(device),
+            devices: self.devices().map(|(id, _)| id).collect(),
+        })?;
+        Ok(slot.device.reset()?)
     }
 
     /// Who has what at this moment.

@@ -124,4 +124,13 @@ impl Shared for Gpu {
     fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
         Ok(Arc::new(Session::open(&self.engine()?, weight, self.info(), Mode::Run)?))
     }
+
+    fn again(&self) -> Result<Arc<dyn Shared>> {
+        Ok(Arc::new(Self::open(self.adapter.clone(), self.cache.clone())?))
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.lose();
+        self.engine().map(drop)
+    }
 }

@@ -83,6 +83,15 @@ impl Shared for Pretended {
         let (losses, opened) = (Arc::clone(&self.losses), self.losses.load(Ordering::SeqCst));
         Ok(Arc::new(Opened { handle: self.cores.open(weight)?, losses, opened }))
     }
+
+    fn again(&self) -> Result<Arc<dyn Shared>> {
+        if self.info.kind.is_gpu() { Ok(Self::new(self.info.kind, self.info.memory)) } else { self.cores.again() }
+    }
+
+    fn reset(&self) -> Result<()> {
+        self.lose();
+        Ok(())
+    }
 }
 
 struct Opened {

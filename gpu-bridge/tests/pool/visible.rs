@@ -25,10 +25,26 @@ fn all_none_names_and_indices_are_understood() {
 }
 
 #[test]
+fn a_gpu_that_is_opened_several_times_is_several() {
+    assert_eq!(seen("gpu:0*3").unwrap(), ["gpu:0", "gpu:2", "gpu:3"]);
+    assert_eq!(seen("cpu*1,gpu:1*2").unwrap(), ["cpu", "gpu:1", "gpu:2"]);
+    assert!(matches!(seen("cpu*2").unwrap_err(), PoolError::Device(_)));
+}
+
+#[test]
 fn an_unknown_entry_is_an_error_that_lists_what_there_is() {
-    for (setting, entry) in
-        [("gpu:2", "gpu:2"), ("cpu,3", "3"), ("", ""), ("cpu,", ""), ("gpu", "gpu"), ("cpu,all", "all"), ("-1", "-1")]
-    {
+    for (setting, entry) in [
+        ("gpu:2", "gpu:2"),
+        ("cpu,3", "3"),
+        ("", ""),
+        ("cpu,", ""),
+        ("gpu", "gpu"),
+        ("cpu,all", "all"),
+        ("-1", "-1"),
+        ("gpu:0*0", "gpu:0*0"),
+        ("0*17", "0*17"),
+        ("0*", "0*"),
+    ] {
         let error = seen(setting).unwrap_err();
         assert!(matches!(&error, PoolError::UnknownVisible { entry: found, .. } if found == entry), "{error:?}");
         assert!(error.to_string().contains("`gpu:0`, `cpu`, `gpu:1`"), "{error}");

@@ -18,8 +18,14 @@ use crate::shape::Layout;
 /// A cache line, and the widest vector.
 const ALIGNMENT: usize = 64;
 
+/// What any allocation has.
+const ANY_ALIGNMENT: usize = 16;
+
 pub(super) struct HostMemory {
     start: NonNull<u8>,
+    bytes: usize,
+    /// What `start` lies in.
+    allocated: NonNull<u8>,
     layout: AllocLayout,
     /// Readers, or -1 while it is written.
     users: AtomicIsize,
@@ -35,10 +41,14 @@ impl Memory for HostMemory {}
 impl HostMemory {
     pub(super) fn zeroed(bytes: usize) -> Result<Self> {
         let out_of_memory = || Error::OutOfMemory { wanted: bytes, used: 0, limit: usize::MAX };
-        let layout = AllocLayout::from_size_align(bytes.max(1), ALIGNMENT).map_err(|_| out_of_memory())?;
+        // Aligned here, not by the allocator: that would write every zero instead of having pages that are zero already.
+        let with_room = bytes.checked_add(ALIGNMENT).ok_or_else(out_of_memory)?;
+        let layout = AllocLayout::from_size_align(with_room, ANY_ALIGNMENT).map_err(|_| out_of_memory())?;
         // SAFETY: the size is not zero.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        Ok(Self { start, layout, users: AtomicIsize::new(0) })
+        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
+        // SAFETY: less than the room that was added.
+        let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
+        Ok(Self { start, bytes, allocated, layout, users: AtomicIsize::new(0) })
     }
 
     pub(super) fn of<'a>(memory: &'a dyn Memory, op: &'static str) -> Result<&'a Self> {
@@ -73,7 +83,7 @@ impl HostMemory {
     }
 
     fn check(&self, op: &'static str, offset: usize, bytes: usize) -> Result<()> {
-        if offset.checked_add(bytes).is_none_or(|end| end > self.layout.size()) {
+        if offset.checked_add(bytes).is_none_or(|end| end > self.bytes) {
             return Err(Error::Internal { op, reason: "an operand lies outside its memory".into() });
         }
         Ok(())
@@ -83,7 +93,7 @@ impl HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and no borrow outlives the memory.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
     }
 }
 
