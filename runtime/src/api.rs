@@ -19,6 +19,7 @@ use crate::node::Node;
 
 mod auth;
 mod datasets;
+mod devices;
 mod follow;
 mod functions;
 mod invoke;
@@ -50,6 +51,7 @@ use problem::{ApiError, Kind};
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
+        devices::list, devices::reset,
     ),
     security(("key" = []))
 )]
@@ -114,6 +116,8 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/v1/tenants/{tenant}/quota", patch(tenants::set_quota))
         .route("/v1/tenants/{tenant}/rotate-key", post(tenants::rotate_key))
         .route("/v1/node", get(operations::status))
+        .route("/v1/devices", get(devices::list))
+        .route("/v1/devices/{device}/reset", post(devices::reset))
         .route("/v1/backup", get(operations::backup))
         .route("/metrics", get(operations::metrics))
         .route("/livez", get(operations::livez))

@@ -137,8 +137,11 @@ enum Verb {
     /// Create and change tenants (operator)
     #[command(subcommand)]
     Tenant(tenant::TenantVerb),
-    /// Show how the node is doing (operator)
-    Node,
+    /// Show how the node is doing, and its devices (operator)
+    Node {
+        #[command(subcommand)]
+        verb: Option<node::NodeVerb>,
+    },
     /// Save everything a node holds in one file (operator)
     Backup(backup::BackupArgs),
     /// Make a data directory from a backup; no node is needed
@@ -196,7 +199,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),
-        Verb::Node => node::run(&global.client()?, out),
+        Verb::Node { verb } => node::run(verb, &global.client()?, out),
         Verb::Backup(args) => backup::save(args, &global.client()?, out),
         Verb::Restore(args) => backup::restore(args, out),
         Verb::Profile(verb) => profile::run(verb, global, out),

@@ -122,7 +122,8 @@ settings! {
     s3_endpoint ("WEFT_S3_ENDPOINT"): String = String::new(),
     /// The region of S3; empty for `AWS_REGION`, or else us-east-1.
     s3_region ("WEFT_S3_REGION"): String = String::new(),
-    /// Devices that functions may compute on: all, none, or names as `weft devices` lists them, as in cpu,gpu:0
+    /// Devices that functions may compute on: all, none, or names as `weft devices` lists them, as in cpu,gpu:0;
+    /// gpu:0*2 opens one twice, to try out what several do
     devices ("WEFT_VISIBLE_DEVICES"): String = "all".to_owned(),
     /// PEM file with the certificate chain; with `tls_key`, the node speaks HTTPS.
     tls_cert ("WEFT_TLS_CERT"): PathBuf = PathBuf::new(),

@@ -19,7 +19,7 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// `visible` is `all`, `none`, or names such as `cpu,gpu:0`; `threads` work on one operation where cores compute.
+    /// `visible` is `all`, `none`, or names such as `cpu,gpu:0`, see [`Pool::visible`]; `threads` work on one operation where cores compute.
     pub fn new(visible: &str, threads: usize) -> Self {
         Self { visible: visible.to_owned(), pool: OnceCell::new(), crew: Arc::new(Crew::new(threads)) }
     }

@@ -5,12 +5,15 @@
 //! - [`learning`]: goals, early stopping, the learning rate; pure
 //! - [`events`]: what followers are told
 //! - [`live`]: all jobs of a node, in memory as on disk
-//! - `probe`: does this trainer take this data set?
+//! - `submit`, `probe`: how a job comes in, and whether its trainer takes its data set
 //! - [`queue`]: which job may run; pure
-//! - `run`: what can be asked of a node about jobs, and what starts and ends them
+//! - `run`: what starts jobs, and one from its start to its end
+//! - `orders`, `infer`: what else can be asked of a node about a job
+//! - `keep`: what a job comes to is kept
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints
 //! - [`team`]: its workers, as [`sync`](crate::sync) wants them
-//! - [`worker`], `fan`: one worker's thread, and the functions that its step is fanned out to
+//! - [`worker`], `desk`: one worker's thread, and what it works with
+//! - `common`, `fan`: what all workers of a job have in common, and the functions that a step is fanned out to
 //! - [`model`]: the model in the host's memory, between rounds
 //! - [`checkpoint`]: everything that a continuation with the same bits needs, as one blob
 //! - [`cost`]: what was used becomes money
@@ -18,18 +21,24 @@
 //! What workers exchange, and when, is decided in [`sync`](crate::sync); here is what does it.
 
 pub mod checkpoint;
+pub mod common;
 pub mod cost;
+mod desk;
 pub mod engine;
 pub mod events;
 mod fan;
+mod infer;
+mod keep;
 pub mod learning;
 pub mod live;
 pub mod model;
+mod orders;
 mod probe;
 pub mod queue;
 pub mod record;
 mod run;
 pub mod spec;
+mod submit;
 pub mod team;
 pub mod worker;
 
@@ -80,4 +89,10 @@ pub enum JobError {
     Randomness(#[from] getrandom::Error),
     #[error("{what}: {error}")]
     Io { what: &'static str, error: std::io::Error },
+}
+
+impl JobError {
+    fn wrong(job: &Job, problem: &'static str) -> Self {
+        Self::Wrong { name: job.name.to_string(), state: job.state.word(), problem }
+    }
 }

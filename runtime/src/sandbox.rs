@@ -39,7 +39,7 @@ pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
-pub use turns::{TurnClock, Turns};
+pub use turns::{Share, TurnClock, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
@@ -208,7 +208,7 @@ impl Sandbox {
             drop((permit, ticking));
             finished
         });
-        let mut guest = self.turns.run(tenant, clock, guest);
+        let mut guest = self.turns.run(tenant.clone(), tenant.share.clone(), clock, guest);
         match poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await {
             Poll::Ready(finished) => finished,
             Poll::Pending => self.elsewhere(guest).await,

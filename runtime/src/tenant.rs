@@ -13,6 +13,7 @@ use crate::clock::unix_ms;
 use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
+use crate::sandbox::Share;
 
 mod key;
 mod memory;
@@ -108,8 +109,8 @@ pub struct Tenant {
     pub rate: RateLimiter,
     /// The usage that is on disk.
     stored_usage: Mutex<Usage>,
-    /// How far the tenant's share of CPU has run; see [`crate::sandbox::Turns`].
-    pub virtual_time: AtomicU64,
+    /// Of CPU time, for its invocations.
+    pub share: Arc<Share>,
     quota: RwLock<Arc<Quota>>,
     deleted: AtomicBool,
 }
@@ -126,7 +127,7 @@ impl Tenant {
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
-            virtual_time: AtomicU64::new(0),
+            share: Share::ordinary(),
             quota: RwLock::new(Arc::new(quota)),
             deleted: AtomicBool::new(false),
         })

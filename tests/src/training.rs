@@ -82,12 +82,14 @@ impl Training {
         let request = Request { device: self.device, ..Request::new(self.name.as_str(), self.device_memory) };
         let lease = self.pool.lease(request)?;
         let account = Account::new("max_memory", u64::MAX, None);
+        let tenant = Tenant::unregistered(self.name.clone(), self.quota.clone(), account);
         Ok(WorkerSetup {
             sandbox: self.sandbox.clone(),
             function: self.function.clone(),
             name: self.name.clone(),
             version: self.version,
-            tenant: Tenant::unregistered(self.name.clone(), self.quota.clone(), account),
+            share: tenant.share.clone(),
+            tenant,
             log: self.log.clone(),
             job: None,
             context: Context::leased(&lease, Arc::new(Crew::new(self.threads)), TAPE_NODES),

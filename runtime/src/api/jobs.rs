@@ -83,6 +83,7 @@ fn detail(job: &Job, node: &Node) -> JobDetail {
         seed: job.seed,
         version: job.version.to_string(),
         data_version: job.data.map(|digest| digest.to_string()),
+        ready_ms: job.ready_ms,
         checkpoint: job.checkpoint,
         models: job.models.iter().map(ToString::to_string).collect(),
         spending: job.spending,

@@ -247,6 +247,12 @@ impl From<JobError> for ApiError {
     }
 }
 
+impl From<PoolError> for ApiError {
+    fn from(error: PoolError) -> Self {
+        Self::new(Kind::Busy, error.to_string()).limit("devices").retry_after(1)
+    }
+}
+
 impl From<BadDigest> for ApiError {
     fn from(error: BadDigest) -> Self {
         Self::new(Kind::InvalidRequest, error.to_string())

@@ -159,6 +159,37 @@ pub struct NodeView {
     pub draining: bool,
 }
 
+/// What the node computes on.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeviceList {
+    pub devices: Vec<DeviceView>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeviceView {
+    /// `cpu`, `gpu:0`, `gpu:1`, …
+    pub device: String,
+    pub name: String,
+    pub kind: String,
+    /// Bytes, and those that leases have set aside.
+    pub memory: u64,
+    pub reserved: u64,
+    /// Who has a lease.
+    pub tenants: Vec<DeviceTenant>,
+}
+
+/// What a tenant's leases on one device amount to.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DeviceTenant {
+    pub tenant: String,
+    pub leases: usize,
+    pub reserved: u64,
+    /// Of the reserved bytes, those that are allocated.
+    pub used: u64,
+    /// Of these leases so far.
+    pub device_seconds: f64,
+}
+
 /// An error, as RFC 9457 has it.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Problem {

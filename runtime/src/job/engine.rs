@@ -12,13 +12,14 @@ use weft_gpu::pool::{DeviceId, PoolError, Wish};
 use weft_gpu::{Cancel, Context, Crew, Lease, Request};
 
 use super::checkpoint::{Progress, Sums, Training};
+use super::common::{Common, Cursor};
 use super::cost::Prices;
 use super::learning::{Learning, Seen, Validated, Verdict};
 use super::model::{Private, Shared};
 use super::record::{EpochRecord, Spending, Stages};
 use super::spec::Keep;
 use super::team::{Halt, Shares, Sizes, Team};
-use super::worker::{Assignment, Born, Common, Cursor, Share, Task, Used, means};
+use super::worker::{Assignment, Born, Share, Task, Used, means};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
 use crate::devices::TAPE_NODES;
 use crate::host::bindings::weft::train::training::Traits;
@@ -99,7 +100,7 @@ impl Reference {
         let lease = |device: Wish| {
             common.pool.lease(Request {
                 device,
-                weight: common.spec.weight(),
+                weight: common.spec.weight().get(),
                 cancel: Cancel::default(),
                 ..request.clone()
             })
@@ -436,6 +437,8 @@ impl<K: Keeper> Engine<K> {
     }
 
     async fn end_epoch(&mut self, steps: u64) -> Result<Verdict, Halt> {
+        self.account();
+        let trained_for = self.training.progress.sums.seconds;
         let spec = &self.common.spec;
         let (epoch, every, epochs) = (self.training.progress.epoch + 1, spec.validate_every, spec.epochs);
         let has_tests = self.common.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
@@ -471,7 +474,7 @@ impl<K: Keeper> Engine<K> {
             samples: sums.samples,
             steps,
             seconds: sums.seconds,
-            samples_per_second: sums.samples as f64 / sums.seconds.max(1e-9),
+            samples_per_second: sums.samples as f64 / trained_for.max(1e-9),
             memory: sums.memory,
             stages: sums.stages,
             spending: sums.spending,

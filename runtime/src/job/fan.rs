@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use weft_gpu::{Cancel, Lease};
 
+use super::common::{Common, Cursor};
 use super::model::Shared;
-use super::worker::{Common, Cursor, WorkerError};
+use super::worker::WorkerError;
 use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::Place;
 use crate::sync::{Who, merge};
@@ -54,12 +55,16 @@ struct Computed {
 
 impl Fan {
     /// None where a step is not fanned out.
-    pub fn open(common: &Arc<Common>, who: Who) -> Result<Option<Self>, WorkerError> {
+    pub fn open(
+        common: &Arc<Common>,
+        who: Who,
+        leases: impl Iterator<Item = Lease>,
+    ) -> Result<Option<Self>, WorkerError> {
         if common.spec.fan_out == 1 {
             return Ok(None);
         }
-        let first = who.worker * common.spec.fan_out;
-        let lanes = (1..common.spec.fan_out).map(|index| Lane::start(common, first + index));
+        let next = who.worker * common.spec.fan_out + 1;
+        let lanes = (next..).zip(leases).map(|(lane, lease)| Lane::start(common, lane, lease));
         let lanes = lanes.collect::<Result<_, _>>()?;
         Ok(Some(Self { lanes, traits: common.traits, device_time: Duration::ZERO, instances: 0 }))
     }
@@ -143,9 +148,8 @@ impl Fan {
 }
 
 impl Lane {
-    fn start(common: &Arc<Common>, lane: u32) -> Result<Self, WorkerError> {
-        let cancel = Cancel::default();
-        let lease = common.lease(cancel.clone())?;
+    fn start(common: &Arc<Common>, lane: u32, lease: Lease) -> Result<Self, WorkerError> {
+        let cancel = lease.cancel().clone();
         let (steps, inbox) = mpsc::unbounded_channel();
         let (outbox, results) = mpsc::unbounded_channel();
         let (common, runtime) = (common.clone(), tokio::runtime::Handle::current());

@@ -7,11 +7,11 @@ use std::time::Instant;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
+use super::common::Common;
 use super::events::EventBook;
 use super::queue::Queue;
 use super::record::{EpochRecord, Job, JobEvent, State};
 use super::team::Order;
-use super::worker::Common;
 use super::{JobError, Rule};
 use crate::blob::{Blobs, Referrer};
 use crate::dataset::Manifest;

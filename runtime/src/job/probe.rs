@@ -8,9 +8,9 @@ use weft_gpu::pool::{PoolError, Wish};
 use weft_gpu::{Context, Crew, Pool, Request};
 
 use super::JobError;
+use super::common::{JobData, split_memory};
 use super::model::Shared;
 use super::spec::{BadSpec, JobSpec};
-use super::worker::{JobData, split_memory};
 use crate::catalog::BlobFile;
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
 use crate::dataset::rows::{Features, Labels};
@@ -85,6 +85,7 @@ impl Probe {
             name: self.name.clone(),
             version: self.version,
             tenant: self.tenant.clone(),
+            share: self.tenant.share.clone(),
             // What is said here is said again by the workers.
             log: Arc::<LogBook>::default(),
             job: None,

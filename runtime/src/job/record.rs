@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::spec::JobSpec;
+use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::Record;
 use crate::names::Name;
@@ -139,6 +140,7 @@ pub struct EpochRecord {
     pub steps: u64,
     /// From the epoch's start to its end, validation included.
     pub seconds: f64,
+    /// Without the time of the validation.
     pub samples_per_second: f64,
     /// The most device memory that a worker held, in bytes.
     pub memory: u64,
@@ -242,6 +244,13 @@ pub enum JobEvent {
         step: u64,
         bytes: u64,
     },
+}
+
+impl Job {
+    /// Notes that it is over.
+    pub(super) fn end(&mut self, state: State, reason: impl Into<String>) {
+        (self.state, self.reason, self.ended_ms) = (state, reason.into(), Some(unix_ms()));
+    }
 }
 
 impl JobEvent {

@@ -473,7 +473,8 @@ impl JobSpec {
     }
 
     /// Its share of a device's time, compared with that of others.
-    pub fn weight(&self) -> u32 {
-        u32::try_from(self.memory / LEAST_MEMORY).unwrap_or(u32::MAX).max(1)
+    pub fn weight(&self) -> NonZeroU32 {
+        let weight = u32::try_from(self.memory / LEAST_MEMORY).unwrap_or(u32::MAX);
+        NonZeroU32::new(weight).unwrap_or(NonZeroU32::MIN)
     }
 }

@@ -7,7 +7,8 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use weft_gpu::Lease;
 
-use super::worker::{Assignment, Born, Common, Hired, Message, Share, Used, WorkerError, hire};
+use super::common::Common;
+use super::worker::{Assignment, Born, Hired, Message, Share, Used, WorkerError, hire};
 use crate::sync::{Action, Barrier, Event, Exchange, Who};
 
 /// What workers handed over, in the order of the workers.
@@ -64,7 +65,7 @@ pub struct Team {
     barrier: Barrier,
     hired: Vec<Option<Hired>>,
     /// For those that are started first.
-    leases: Vec<Option<Lease>>,
+    leases: Vec<Option<Vec<Lease>>>,
     outbox: mpsc::UnboundedSender<Message>,
     messages: mpsc::UnboundedReceiver<Message>,
     orders: watch::Receiver<Order>,
@@ -97,7 +98,7 @@ impl Team {
     /// Starts all workers, and waits until they are there. Gives what the trainer declares.
     pub async fn start(
         common: Arc<Common>,
-        leases: Vec<Lease>,
+        leases: Vec<Vec<Lease>>,
         lines: Lines,
         deadline: Option<Instant>,
     ) -> Result<(Self, Box<Born>), Halt> {
@@ -282,8 +283,8 @@ impl Team {
         for action in actions {
             match action {
                 Action::Start(who) => {
-                    let lease = self.leases.get_mut(who.worker as usize).and_then(Option::take);
-                    let hired = hire(self.common.clone(), who, lease, self.outbox.clone(), self.runtime.clone());
+                    let leases = self.leases.get_mut(who.worker as usize).and_then(Option::take);
+                    let hired = hire(self.common.clone(), who, leases, self.outbox.clone(), self.runtime.clone());
                     self.hired[who.worker as usize] = Some(hired);
                 }
                 Action::Assign { who, .. } => {

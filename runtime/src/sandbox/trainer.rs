@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 use weft_gpu::{Context, DType, Tensor};
 
 use super::ticker::{Ticking, Watched};
-use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, TurnClock, Turns};
+use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, Share, TurnClock, Turns};
 use crate::dataset::batches::Batch;
 use crate::host::bindings::weft::train::training::{Description, Setting};
 use crate::host::data::Place;
@@ -23,6 +23,8 @@ use crate::train::declared::{Declared, Plan};
 /// Whose trainer it is, and where it computes.
 pub struct TrainerSetup {
     pub tenant: Arc<Tenant>,
+    /// Of CPU time.
+    pub share: Arc<Share>,
     pub facts: Facts,
     pub log: LogSink,
     pub context: Context,
@@ -36,6 +38,7 @@ pub struct TrainerInstance {
     trainer: Trainer,
     context: Context,
     tenant: Arc<Tenant>,
+    share: Arc<Share>,
     turns: Arc<Turns>,
     limits: SandboxLimits,
     seed: u64,
@@ -77,7 +80,7 @@ impl Sandbox {
         let Export::Trainer(trainer) = &function.export else {
             return Err(InvokeError::Host("this function is a task: it is invoked, not trained".to_owned()));
         };
-        let TrainerSetup { tenant, facts, log, context, memory: asked } = setup;
+        let TrainerSetup { tenant, share, facts, log, context, memory: asked } = setup;
         let quota = tenant.quota();
         let seed = facts.seed;
         let job = JobState::new(facts, log, Instant::now() + LONGEST, self.limits.payload);
@@ -95,13 +98,14 @@ impl Sandbox {
         store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms, cancel));
         let started = {
             let instantiate = Box::pin(trainer.instantiate_async(&mut store));
-            self.turns.run(tenant.clone(), clock, instantiate).await
+            self.turns.run(tenant.clone(), share.clone(), clock, instantiate).await
         };
         let trainer = started.map_err(|error| super::failure(&error, store.data(), &self.limits))?;
         Ok(TrainerInstance {
             store,
             trainer,
             tenant,
+            share,
             turns: self.turns.clone(),
             limits: self.limits.clone(),
             seed,
@@ -128,7 +132,7 @@ macro_rules! call {
             // An epoch stops the guest at its deadline, and this what a kernel does: there is nothing else that waits.
             let _watching = $self.watched.until(deadline);
             let ($trainer, $store) = (&$self.trainer, &mut $self.store);
-            $self.turns.run($self.tenant.clone(), clock, Box::pin($call)).await
+            $self.turns.run($self.tenant.clone(), $self.share.clone(), clock, Box::pin($call)).await
         };
         match answer {
             Ok(_) if Instant::now() > deadline => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),

@@ -1,8 +1,9 @@
-//! Who computes now: as many guests at once as there are cores, chosen fairly between tenants.
+//! Who computes now: as many guests at once as there are cores, chosen by their shares.
 //!
 //! A guest holds a turn only while it is being polled, and gives it up whenever it yields (at each epoch) or waits. The
-//! next turn goes to the tenant whose share has run least far (start-time fair queueing over CPU time), so a tenant with
-//! a hundred endless loops gets as much of the node as a tenant with one.
+//! next turn goes to whose [`Share`] has run least far (start-time fair queueing over CPU time). A tenant has one share
+//! for all its invocations, so a tenant with a hundred endless loops gets as much of the node as a tenant with one; a
+//! worker of a job has its own, of the weight that its memory gives it.
 //!
 //! Some instructions cannot be interrupted: a `memory.fill` over everything a guest has is one. A turn that is overdue is
 //! relieved: one more guest may compute beside it, and the operating system shares the cores between their threads.
@@ -12,6 +13,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,7 +30,32 @@ const EXPECTED_NS: u64 = 1_000_000;
 /// How long a turn may take before another guest is let in beside it.
 const OVERDUE: Duration = Duration::from_millis(10);
 
-/// Places in line, ordered by how far their tenant's share had run, then by arrival.
+/// Somebody's part of the node's CPU time.
+#[derive(Debug)]
+pub struct Share {
+    /// How far it has run: CPU time, the faster the less it weighs.
+    virtual_time: AtomicU64,
+    weight: NonZeroU32,
+}
+
+impl Share {
+    /// The weight of a tenant's invocations; a worker of 256 MiB has the same.
+    const ORDINARY: NonZeroU32 = NonZeroU32::new(32).unwrap();
+
+    pub fn new(weight: NonZeroU32) -> Arc<Self> {
+        Arc::new(Self { virtual_time: AtomicU64::new(0), weight })
+    }
+
+    pub fn ordinary() -> Arc<Self> {
+        Self::new(Self::ORDINARY)
+    }
+
+    fn scaled(&self, nanoseconds: u64) -> u64 {
+        nanoseconds.saturating_mul(Self::ORDINARY.get().into()) / u64::from(self.weight.get())
+    }
+}
+
+/// Places in line, ordered by how far their share had run, then by arrival.
 type Place = (u64, u64);
 
 struct State {
@@ -38,7 +65,7 @@ struct State {
     /// How many more overdue turns may be relieved.
     reserves: usize,
     arrivals: u64,
-    /// The start of the latest turn, in virtual time. A tenant that was idle starts from here, not from its past.
+    /// The start of the latest turn, in virtual time. A share that was idle starts from here, not from its past.
     now: u64,
     waiting: BTreeMap<Place, Waker>,
     granted: HashSet<Place>,
@@ -99,9 +126,15 @@ impl Turns {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Runs `future` in turns. `clock` counts its CPU time, which is charged to `tenant` at the end.
-    pub fn run<F>(self: &Arc<Self>, tenant: Arc<Tenant>, clock: Arc<TurnClock>, future: F) -> InTurn<F> {
-        InTurn { line: Line { turns: self.clone(), tenant, clock, place: None }, future }
+    /// Runs `future` in turns of this share. `clock` counts its CPU time, which is charged to `tenant` at the end.
+    pub fn run<F>(
+        self: &Arc<Self>,
+        tenant: Arc<Tenant>,
+        share: Arc<Share>,
+        clock: Arc<TurnClock>,
+        future: F,
+    ) -> InTurn<F> {
+        InTurn { line: Line { turns: self.clone(), tenant, share, clock, place: None }, future }
     }
 
     /// How many wait for a turn.
@@ -115,19 +148,19 @@ impl Turns {
 }
 
 impl State {
-    /// The tenant's next start, and the provisional charge for it. Only called with the state locked, which is what
-    /// orders the tenant's virtual time.
-    fn book(&mut self, tenant: &Tenant) -> Place {
-        let start = tenant.virtual_time.load(Relaxed).max(self.now);
-        tenant.virtual_time.store(start.saturating_add(EXPECTED_NS), Relaxed);
+    /// The share's next start, and the provisional charge for it. Only called with the state locked, which is what
+    /// orders the share's virtual time.
+    fn book(&mut self, share: &Share) -> Place {
+        let start = share.virtual_time.load(Relaxed).max(self.now);
+        share.virtual_time.store(start.saturating_add(share.scaled(EXPECTED_NS)), Relaxed);
         self.arrivals += 1;
         (start, self.arrivals)
     }
 
-    fn settle(&mut self, tenant: &Tenant, used: Duration) {
+    fn settle(&mut self, share: &Share, used: Duration) {
         let used = u64::try_from(used.as_nanos()).unwrap_or(u64::MAX);
-        let booked = tenant.virtual_time.load(Relaxed).saturating_sub(EXPECTED_NS);
-        tenant.virtual_time.store(booked.saturating_add(used), Relaxed);
+        let booked = share.virtual_time.load(Relaxed).saturating_sub(share.scaled(EXPECTED_NS));
+        share.virtual_time.store(booked.saturating_add(share.scaled(used)), Relaxed);
     }
 
     /// Notes that a turn begins; the result names it. There is always room: `taken` has a place for every turn there is.
@@ -158,7 +191,7 @@ impl State {
     }
 }
 
-/// A future that is polled only when it is its tenant's turn.
+/// A future that is polled only when it is its share's turn.
 pub struct InTurn<F> {
     line: Line,
     future: F,
@@ -167,7 +200,9 @@ pub struct InTurn<F> {
 /// Where a future stands: computing, in line, or neither.
 struct Line {
     turns: Arc<Turns>,
+    /// Who pays.
     tenant: Arc<Tenant>,
+    share: Arc<Share>,
     clock: Arc<TurnClock>,
     place: Option<Place>,
 }
@@ -183,7 +218,7 @@ impl Line {
             }
             Some(place) => place,
             None => {
-                let place = state.book(&self.tenant);
+                let place = state.book(&self.share);
                 if state.free > 0 {
                     state.free -= 1;
                     state.now = state.now.max(place.0);
@@ -202,9 +237,9 @@ impl Line {
         let used = self.clock.end();
         let next = {
             let mut state = self.turns.state();
-            state.settle(&self.tenant, used);
+            state.settle(&self.share, used);
             if self.clock.yielding.swap(false, Relaxed) {
-                let place = state.book(&self.tenant);
+                let place = state.book(&self.share);
                 state.waiting.insert(place, waker.clone());
                 self.place = Some(place);
             }
@@ -222,7 +257,7 @@ impl Drop for Line {
         let Some(place) = self.place else { return };
         let next = {
             let mut state = self.turns.state();
-            state.settle(&self.tenant, Duration::ZERO);
+            state.settle(&self.share, Duration::ZERO);
             match state.granted.remove(&place) {
                 true => state.pass_on(),
                 false => {
@@ -336,7 +371,7 @@ mod tests {
             let (tenant, count) = if index < 20 { (&many, &many_turns) } else { (&one, &one_turns) };
             let clock = Arc::<TurnClock>::default();
             let guest = Box::pin(burn(clock.clone(), count.clone(), stop.clone()));
-            guests.push(tokio::spawn(turns.run(tenant.clone(), clock, guest)));
+            guests.push(tokio::spawn(turns.run(tenant.clone(), tenant.share.clone(), clock, guest)));
         }
         while one_turns.load(Relaxed) + many_turns.load(Relaxed) < 400 {
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -351,11 +386,33 @@ mod tests {
         assert_eq!(turns.state().free, 1);
     }
 
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn shares_of_more_weight_have_more_turns() {
+        let (turns, tenant) = (Turns::new(1), tenant("a"));
+        let stop = Arc::new(AtomicU64::new(0));
+        let counts = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
+        let mut guests = Vec::new();
+        for (weight, count) in [1, 2, 4].into_iter().zip(&counts) {
+            let (share, clock) = (Share::new(NonZeroU32::new(weight).unwrap()), Arc::<TurnClock>::default());
+            let guest = Box::pin(burn(clock.clone(), count.clone(), stop.clone()));
+            guests.push(tokio::spawn(turns.run(tenant.clone(), share, clock, guest)));
+        }
+        while counts.iter().map(|count| count.load(Relaxed)).sum::<u64>() < 700 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        stop.store(1, Relaxed);
+        for guest in guests {
+            guest.await.unwrap();
+        }
+        let [one, two, four] = counts.map(|count| count.load(Relaxed) as f64);
+        assert!((1.7..2.3).contains(&(two / one)) && (3.4..4.6).contains(&(four / one)), "{one}, {two}, {four} turns");
+    }
+
     #[tokio::test]
     async fn a_waiter_that_goes_away_gives_its_turn_on() {
         let turns = Turns::new(1);
         let tenant = tenant("a");
-        let run = |future| turns.run(tenant.clone(), Arc::default(), Box::pin(future));
+        let run = |future| turns.run(tenant.clone(), tenant.share.clone(), Arc::default(), Box::pin(future));
         let mut holder = run(std::future::ready(()));
         let mut waiting = run(std::future::ready(()));
         let mut context = Context::from_waker(Waker::noop());
@@ -371,7 +428,7 @@ mod tests {
     fn an_overdue_turn_lets_one_more_in_and_no_more_than_that() {
         let turns = Turns::new(1);
         let tenant = tenant("a");
-        let run = || turns.run(tenant.clone(), Arc::default(), Box::pin(std::future::ready(())));
+        let run = || turns.run(tenant.clone(), tenant.share.clone(), Arc::default(), Box::pin(std::future::ready(())));
         let (mut long, mut second, mut third) = (run(), run(), run());
         let mut context = Context::from_waker(Waker::noop());
         let Poll::Ready(long_turn) = long.line.poll_turn(&mut context) else { panic!("the turn was free") };

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use weft_gpu::arena::ALIGNMENT;
-use weft_gpu::op::{Optimizer, Reducer, Stream};
+use weft_gpu::op::{Fill, Normal, Op, Optimizer, Reducer, Stream, Uniform};
 use weft_gpu::schedule::Schedule;
 use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tensor};
 
@@ -171,14 +171,14 @@ impl Declared {
         let mut weights = 0..;
         let mut tensors = Vec::with_capacity(plan.tensors.len());
         for declaration in &plan.tensors {
-            let first = first_value(declaration, context, seed)?;
+            let first = first_value(declaration, seed);
             tensors.push(match (declaration.role, weights.by_ref()) {
                 (Role::Weight, weights) => {
                     let weight = arena.parameter(weights.next().unwrap_or_default())?;
-                    weight.detach().assign(&first)?;
+                    context.fill(&weight.detach(), first)?;
                     weight
                 }
-                _ => first,
+                _ => context.run_one(first, &[])?,
             });
         }
         let optimizer = plan.optimizer.map(|optimizer| arena.optimizer(optimizer)).transpose()?;
@@ -302,8 +302,9 @@ impl Declared {
     }
 }
 
-fn first_value(declaration: &Declaration, context: &Context, seed: u64) -> Result<Tensor, weft_gpu::Error> {
-    let shape = &declaration.shape;
+/// What makes it.
+fn first_value(declaration: &Declaration, seed: u64) -> Op {
+    let shape = declaration.shape;
     // The name decides which of the seed's sequences it is.
     let stream = || {
         let digest = Digest::of(declaration.name.as_bytes());
@@ -311,9 +312,9 @@ fn first_value(declaration: &Declaration, context: &Context, seed: u64) -> Resul
         Stream { seed, offset: u64::from_le_bytes(std::array::from_fn(|index| bytes[index])) }
     };
     match declaration.initial {
-        Initial::Constant(value) => context.full(shape, DType::F32, f64::from(value)),
-        Initial::Uniform { low, high } => context.uniform(shape, low, high, stream()),
-        Initial::Normal { mean, deviation } => context.normal(shape, mean, deviation, stream()),
+        Initial::Constant(value) => Fill { shape, dtype: DType::F32, value: f64::from(value) }.into(),
+        Initial::Uniform { low, high } => Uniform { shape, low, high, stream: stream() }.into(),
+        Initial::Normal { mean, deviation } => Normal { shape, mean, deviation, stream: stream() }.into(),
     }
 }
 

@@ -76,6 +76,7 @@ impl LocalTrainer {
             name: self.name.clone(),
             version: self.version,
             tenant: self.tenant.clone(),
+            share: self.tenant.share.clone(),
             log: self.log.clone(),
             job: None,
             context: self.context.clone(),

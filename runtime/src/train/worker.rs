@@ -16,7 +16,7 @@ use crate::host::data::Place;
 use crate::logs::{LogBook, LogSink};
 use crate::names::Name;
 use crate::sandbox::trainer::{Measured, Stepped, TrainerInstance, TrainerSetup};
-use crate::sandbox::{Facts, InvokeError, Loaded, Sandbox};
+use crate::sandbox::{Facts, InvokeError, Loaded, Sandbox, Share};
 use crate::tenant::Tenant;
 
 /// What every instance of a worker has in common.
@@ -26,6 +26,8 @@ pub struct WorkerSetup {
     pub name: Name,
     pub version: Digest,
     pub tenant: Arc<Tenant>,
+    /// Of CPU time.
+    pub share: Arc<Share>,
     pub log: Arc<LogBook>,
     /// The job that it works for, if there is one.
     pub job: Option<Name>,
@@ -176,9 +178,9 @@ async fn instance(setup: &WorkerSetup) -> Result<TrainerInstance, InvokeError> {
     if let Some(job) = &setup.job {
         log = log.of_job(job.clone());
     }
-    let (tenant, context) = (setup.tenant.clone(), setup.context.clone());
+    let (tenant, share, context) = (setup.tenant.clone(), setup.share.clone(), setup.context.clone());
     setup
         .sandbox
-        .start_trainer(&setup.function, TrainerSetup { tenant, facts, log, context, memory: setup.memory })
+        .start_trainer(&setup.function, TrainerSetup { tenant, share, facts, log, context, memory: setup.memory })
         .await
 }

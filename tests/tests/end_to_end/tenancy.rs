@@ -46,6 +46,7 @@ const MAY: &[(&str, For)] = &[
     ("job_logs", For::Tenants),
     ("kill_worker", For::Tenants),
     ("list_datasets", For::Tenants),
+    ("list_devices", For::Operator),
     ("list_functions", For::Tenants),
     ("list_jobs", For::Tenants),
     ("list_models", For::Tenants),
@@ -57,6 +58,7 @@ const MAY: &[(&str, For)] = &[
     ("node", For::Operator),
     ("prune_jobs", For::Tenants),
     ("readyz", For::Anybody),
+    ("reset_device", For::Operator),
     ("resume_job", For::Tenants),
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
@@ -119,7 +121,11 @@ impl Operation {
     /// Asks for it of what has this name, or is an upload whose content has this name.
     fn ask_of(&self, client: &Client, name: &str) -> Result<Answer> {
         let path = self.path.replace("{name}", name).replace("{digest}", &digest_of(name)).replace("{index}", "0");
-        let path = path.replace("{version}", "abc").replace("{tenant}", "absent").replace("{worker}", "0");
+        let path = path
+            .replace("{version}", "abc")
+            .replace("{tenant}", "absent")
+            .replace("{worker}", "0")
+            .replace("{device}", "absent");
         client.send(&self.method, &path, &[], b"")
     }
 }

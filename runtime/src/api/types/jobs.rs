@@ -69,6 +69,9 @@ pub struct JobDetail {
     /// The data set's version, `sha256:…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
+    /// Milliseconds from its acceptance until all workers had started for the first time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready_ms: Option<f64>,
     /// Where it goes on after a stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointRef>,

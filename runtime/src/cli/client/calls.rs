@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use ureq::http::{HeaderMap, Method};
+use weft_gpu::pool::DeviceId;
 
 use super::super::sse::Events;
 use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
-    DataSetDetail, DataSetList, DataSetView, DeployView, FunctionList, FunctionView, InferAnswer, InferRequest,
-    JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList, ModelRequest,
-    ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest, TenantView, UploadRequest,
-    UploadView, VersionList,
+    DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
+    InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
+    ModelRequest, ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest, TenantView,
+    UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
@@ -176,7 +177,11 @@ impl Client {
     }
 
     pub fn kill_worker(&self, name: &Name, worker: u32) -> Result<(), ClientError> {
-        let path = format!("/v1/jobs/{name}/workers/{worker}/kill");
+        self.tell(format!("/v1/jobs/{name}/workers/{worker}/kill"))
+    }
+
+    /// Has something done that answers with nothing.
+    fn tell(&self, path: String) -> Result<(), ClientError> {
         self.send(Ask { method: Method::POST, path, headers: Vec::new(), body: Some(&[]), wait: SOON }).map(drop)
     }
 
@@ -291,6 +296,14 @@ impl Client {
 
     pub fn node(&self) -> Result<NodeView, ClientError> {
         self.get("/v1/node".to_owned())
+    }
+
+    pub fn devices(&self) -> Result<DeviceList, ClientError> {
+        self.get("/v1/devices".to_owned())
+    }
+
+    pub fn reset_device(&self, device: DeviceId) -> Result<(), ClientError> {
+        self.tell(format!("/v1/devices/{device}/reset"))
     }
 
     /// Whether a node answers, within a short time and without a key.

@@ -23,6 +23,7 @@
 //! |            | `vector-loss`, `whole-loss` | has a loss of several numbers, or of a whole one            |
 //! |            | `declared-loss`  | gives back a weight as its loss                                        |
 //! |            | `samples`        | says that it saw more samples than it was given                        |
+//! |            | `straggle`       | as worker 1 never comes to an end of the second epoch                  |
 //! |            | `slow-leak`      | keeps a few thousand tensors of each step                              |
 //! | `evaluate` | `metric-twice`   | measures the same twice                                                |
 //! |            | `vector-metric`  | measures several numbers as one                                        |
@@ -100,6 +101,7 @@ impl Trainer for Hostile {
                 self.scale.assign(&Tensor::scalar(2.0)?)?;
                 loss.backward()?;
             }
+            "straggle" if (job::worker(), job::epoch()) == (1, 1) => harm::does("loop")?,
             "nan" => return report(loss.affine(0.0, -1.0)?.log()?),
             "vector-loss" => return report(loss.expand(&[3])?),
             "whole-loss" => return report(loss.cast(TensorType::I32)?),

@@ -50,12 +50,8 @@ fn starts(client: &Client) -> Result<()> {
     let mut seconds = Vec::new();
     for _ in 0..5 {
         let name = client.must_submit(&lenet(json!({ "workers": MANY, "epochs": 1 })))?;
-        client.must_finish(&name, LONG)?;
-        let ready = client.events(&name)?.into_iter().find_map(|view| match view.event {
-            weft::job::JobEvent::Ready { ms, .. } => Some(ms / 1e3),
-            _ => None,
-        });
-        seconds.push(ready.context("it never said that all were ready")?);
+        let ready = client.must_finish(&name, LONG)?.ready_ms;
+        seconds.push(ready.context("it never said that all were ready")? / 1e3);
     }
     Measurement::alone(BENCH, "job.start_200_workers", "s", percentile(&mut seconds, 0.5)).print()
 }
@@ -100,19 +96,20 @@ fn overhead(client: &Client) -> Result<()> {
             "function": "lenet", "dataset": "mnist", "seed": 1, "epochs": 2, "batch": 64, "validate_every": 0,
         });
         let name = client.must_submit(&spec)?;
-        client.must_finish(&name, LONG)?;
-        jobs.push(client.job(&name)?.history.first().context("no epoch")?.samples_per_second);
+        let history = client.must_finish(&name, LONG)?.history;
+        jobs.extend(history.iter().map(|epoch| epoch.samples_per_second));
         let folder = tempfile::tempdir()?;
         let local = Command::new(components::weft()?)
             .arg("train-local")
             .arg(components::repository().join("functions/lenet"))
-            .args(["--dataset", "mnist", "--device", "cpu", "--epochs", "1", "--batch", "64", "--json", "--output"])
+            .args(["--dataset", "mnist", "--device", "cpu", "--epochs", "2", "--batch", "64", "--json", "--output"])
             .arg(folder.path().join("lenet.safetensors"))
             .stderr(Stdio::inherit())
             .output()?;
         ensure!(local.status.success(), "`weft train-local` failed: {}", local.status);
         let local: Value = serde_json::from_slice(&local.stdout)?;
-        locals.push(local["epochs"][0]["samples_per_second"].as_f64().context("no speed")?);
+        let epochs = local["epochs"].as_array().context("no epochs")?;
+        locals.extend(epochs.iter().filter_map(|epoch| epoch["samples_per_second"].as_f64()));
     }
     let (job, local) = (percentile(&mut jobs, 0.5), percentile(&mut locals, 0.5));
     Measurement::beside(BENCH, "job.overhead", "per_s", job, local).print()

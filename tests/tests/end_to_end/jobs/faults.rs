@@ -1,14 +1,20 @@
 //! Workers and nodes that die in the middle: it only costs time.
 
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use weft::job::State;
+use weft_tests::command::User;
 use weft_tests::components::component;
-use weft_tests::node::{Options, eventually};
+use weft_tests::http::Client;
+use weft_tests::node::{Node, Options, eventually};
 
 use super::{LONG, lenet, node, weights};
+
+/// Within which a job that is told to stop has given everything back.
+const A_SECOND: Duration = Duration::from_secs(1);
 
 /// How jobs can be divided among workers.
 fn ways() -> [Value; 4] {
@@ -63,6 +69,27 @@ fn a_killed_node_goes_on_and_changes_no_bit() -> Result<()> {
 }
 
 #[test]
+fn whoever_follows_a_job_does_so_beyond_the_death_of_the_node() -> Result<()> {
+    // A port that is free now, and will be again.
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let node = Options::default().dev().set("listen", free).start()?;
+    let client = node.anybody();
+    super::prepare(&client)?;
+    client.must_submit(&lenet(json!({ "name": "watched", "epochs": 40, "workers": 2 })))?;
+    let user = User::of(&client)?;
+    let mut command = user.command(&["job", "watch", "watched", "--json"])?;
+    let watch = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    client.job_until("watched", LONG, |detail| detail.job.epoch >= 2)?;
+    let _node = node.kill_and_restart()?;
+    let ended = watch.wait_with_output()?;
+    let told = String::from_utf8(ended.stdout)?;
+    ensure!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    let epochs = told.lines().filter(|line| line.contains("\"event\":\"epoch\"")).count();
+    ensure!(epochs >= 38 && told.contains("\"state\":\"done\""), "{told}");
+    Ok(())
+}
+
+#[test]
 fn a_node_that_stops_in_order_goes_on_too() -> Result<()> {
     let (node, client) = node()?;
     client.must_submit(&lenet(json!({ "name": "long", "epochs": 60, "workers": 2 })))?;
@@ -92,14 +119,14 @@ fn a_stop_answers_at_once_and_frees_everything() -> Result<()> {
     client.job_until("endless", LONG, |detail| detail.job.epoch >= 1)?;
     let start = Instant::now();
     client.order("endless", "stop")?.json()?;
-    eventually(Duration::from_secs(10), || Ok(client.job("endless")?.job.state == State::Stopped))?;
-    println!("stopped after {:?}", start.elapsed());
-    eventually(Duration::from_secs(10), || Ok(client.get("/v1/node")?.json()?["memory"] == 0))?;
+    eventually(A_SECOND, || Ok(client.job("endless")?.job.state == State::Stopped))?;
+    eventually(A_SECOND.saturating_sub(start.elapsed()), || Ok(client.get("/v1/node")?.json()?["memory"] == 0))?;
+    println!("stopped, and all is free, after {:?}", start.elapsed());
     ensure!(!weights(&client, "endless")?.is_empty(), "its model is kept");
     ensure!(client.order("endless", "resume")?.status < 300);
     client.job_in("endless", State::Running, LONG)?;
     client.order("endless", "stop")?.json()?;
-    eventually(Duration::from_secs(10), || Ok(client.job("endless")?.job.state == State::Stopped))?;
+    eventually(A_SECOND, || Ok(client.job("endless")?.job.state == State::Stopped))?;
     Ok(())
 }
 
@@ -125,14 +152,40 @@ fn harmful(harm: &str) -> Value {
     })
 }
 
-#[test]
-fn a_share_that_fails_again_and_again_ends_the_job_with_its_own_words() -> Result<()> {
+/// A tenant who has deployed what does harm, and data for it.
+fn harmed(quota: Value) -> Result<(Node, Client)> {
     let node = Options::default().start()?;
-    let client = node.tenant("harmed", json!({ "wall_ms": 500 }))?;
+    let client = node.tenant("harmed", quota)?;
     client.must_deploy("harm", &component("tests/guests/hostile-trainer")?)?;
     let made = json!({ "synthetic": { "kind": "binary20", "train": 320, "test": 80, "seed": 1 } });
     let made = client.send("PUT", "/v1/datasets/teacher", &[], &serde_json::to_vec(&made)?)?;
     ensure!(made.status == 201, "{made:?}");
+    Ok((node, client))
+}
+
+#[test]
+fn a_straggler_is_left_behind_or_tried_again() -> Result<()> {
+    let (_node, client) = harmed(json!({}))?;
+    let straggling = |on_loss: &str| {
+        let more = json!({ "on_loss": on_loss, "straggler_ms": 300, "epochs": 3, "name": on_loss });
+        let spec = with(harmful("straggle"), "params", json!({ "harm": "straggle" }));
+        more.as_object().into_iter().flatten().fold(spec, |spec, (key, value)| with(spec, key, value.clone()))
+    };
+    // Its share of the second epoch is missing, and nobody else's.
+    let detail = client.must_train(&straggling("drop"), LONG)?;
+    let samples: Vec<u64> = detail.history.iter().map(|epoch| epoch.samples).collect();
+    ensure!(samples == [320, 160, 320] && detail.losses >= 1, "{samples:?}, {} losses", detail.losses);
+    let name = client.must_submit(&straggling("wait"))?;
+    eventually(LONG, || Ok(client.job(&name)?.job.state.is_over()))?;
+    let detail = client.job(&name)?;
+    ensure!(detail.job.state == State::Failed && detail.job.epoch == 1, "{:?}", detail.job);
+    ensure!(detail.job.reason.contains("`straggler` = 300 ms"), "{}", detail.job.reason);
+    Ok(())
+}
+
+#[test]
+fn a_share_that_fails_again_and_again_ends_the_job_with_its_own_words() -> Result<()> {
+    let (_node, client) = harmed(json!({ "wall_ms": 500 }))?;
     for (harm, words) in [
         ("panic", "told to panic"),
         ("trap", "unreachable"),

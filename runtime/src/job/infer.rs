@@ -1,0 +1,125 @@
+//! What a job's model makes of samples.
+
+use std::io;
+use std::sync::Arc;
+
+use weft_gpu::{Context, Crew, Request};
+
+use super::JobError;
+use super::common::split_memory;
+use super::spec::BadSpec;
+use crate::dataset::Manifest;
+use crate::dataset::batches::{Batch, Inputs};
+use crate::dataset::manifest::{FORMAT, Split};
+use crate::dataset::rows::{Element, Features};
+use crate::dataset::transform;
+use crate::devices::TAPE_NODES;
+use crate::model::Input;
+use crate::node::Node;
+use crate::tenant::Tenant;
+use crate::train::run::infer_batch;
+use crate::train::worker::{Worker, WorkerSetup};
+use crate::train::{save, settings};
+
+/// Samples of one request for inference.
+const MAX_SAMPLES: usize = 4_096;
+/// Samples that are inferred at once.
+const INFER_BATCH: usize = 64;
+
+impl Node {
+    /// What a job's model makes of samples as they come, before any transform.
+    pub async fn infer_job(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        name: &str,
+        samples: Vec<Vec<f32>>,
+    ) -> Result<Vec<Vec<f32>>, JobError> {
+        let job = self.jobs.get(tenant.id, name)?;
+        if samples.is_empty() || samples.len() > MAX_SAMPLES {
+            let problem = format!("{} of them: send 1 to {MAX_SAMPLES} at once", samples.len());
+            return Err(BadSpec::new("samples", problem).into());
+        }
+        let Some(model) = job.models.last() else { return Err(JobError::wrong(&job, "it has left no model yet")) };
+        let model = self.catalog.model(tenant.id, model.as_str())?;
+        let mut model = self.catalog.open_model(&model).await?;
+        let Some(input) = model.meta.input.clone() else {
+            return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
+        };
+        let rows = prepare_samples(&input, &samples)?;
+        let function = self.registry.ready_version(tenant.id, &job.version).await?;
+        let pool = self.devices.open().await?.clone();
+        let (linear, bytes) = split_memory(job.spec.memory);
+        let lease = pool.lease(Request::new(tenant.name.as_str(), bytes))?;
+        let context = Context::leased(&lease, Arc::new(Crew::new(self.sandbox.limits().cores)), TAPE_NODES);
+        let mut setup = WorkerSetup {
+            sandbox: self.sandbox.clone(),
+            function,
+            name: job.spec.function.parse().map_err(|error| BadSpec::new("function", error))?,
+            version: job.version,
+            tenant: tenant.clone(),
+            share: tenant.share.clone(),
+            log: self.logs.book(tenant.id),
+            job: Some(job.name.clone()),
+            context: context.clone(),
+            seed: job.seed,
+            settings: Vec::new(),
+            memory: linear,
+            invocations: self.invocations.clone(),
+            stopping: self.stopping.clone(),
+            fresh: false,
+        };
+        let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
+        let runtime = tokio::runtime::Handle::current();
+        let infer = async move {
+            let failed = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
+            let description = Worker::describe(&setup).await.map_err(|error| failed(&error))?;
+            setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
+            let mut worker = Worker::start(setup).await.map_err(|error| failed(&error))?;
+            if let Some(declared) = worker.declared() {
+                save::load(declared, &mut model).map_err(|error| failed(&error))?;
+            }
+            let mut outputs = Vec::new();
+            for rows in rows.chunks(INFER_BATCH) {
+                let shape: Vec<usize> = std::iter::once(rows.len()).chain(input.shape.iter().copied()).collect();
+                let numbers: Vec<f32> = rows.iter().flatten().copied().collect();
+                let features = context.tensor(&shape, &numbers).map_err(|error| failed(&error))?;
+                let batch = Batch { features: Inputs::Dense(features), labels: None, count: rows.len() };
+                outputs.extend(infer_batch(&mut worker, batch).await.map_err(|error| failed(&error))?);
+            }
+            Ok(outputs)
+        };
+        let inferred = tokio::task::spawn_blocking(move || runtime.block_on(infer)).await;
+        let inferred = inferred.map_err(|error| JobError::Io { what: "inference", error: io::Error::other(error) })?;
+        tenant.ledger.charge_device(lease.time());
+        inferred
+    }
+}
+
+/// Transforms samples as those that the model was trained on.
+fn prepare_samples(input: &Input, samples: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, JobError> {
+    let features = Features::Dense { element: Element::F32, shape: input.shape.clone() };
+    let width = features.width();
+    let manifest = Manifest {
+        format: FORMAT,
+        features,
+        labels: None,
+        class_names: Vec::new(),
+        transform: input.transform,
+        statistics: input.statistics.clone(),
+        train: Split::default(),
+        test: Split::default(),
+        synthetic: None,
+    };
+    let prepared = transform::Prepared::new(&manifest).map_err(|error| BadSpec::new("samples", error))?;
+    let transform = |(number, sample): (usize, &Vec<f32>)| {
+        if sample.len() != width {
+            let problem =
+                format!("sample {number} has {} numbers, and the model takes {:?}", sample.len(), input.shape);
+            return Err(BadSpec::new("samples", problem).into());
+        }
+        let mut row = vec![0.0; width];
+        prepared.row(bytemuck::cast_slice(sample), &mut row);
+        Ok(row)
+    };
+    samples.iter().enumerate().map(transform).collect()
+}

@@ -1,0 +1,262 @@
+//! How a job is submitted: everything that can be wrong with it is found out before it is queued.
+
+use std::io;
+use std::sync::Arc;
+
+use weft_gpu::pool::PoolError;
+
+use super::JobError;
+use super::common::{Common, JobData, split_memory};
+use super::live::Prepared;
+use super::probe::Probe;
+use super::record::{Job, State};
+use super::spec::{BadSpec, JobSpec, Meaning};
+use crate::clock::unix_ms;
+use crate::dataset::Manifest;
+use crate::dataset::shard::Plan as ShardPlan;
+use crate::digest::Digest;
+use crate::locks::Lock;
+use crate::names::{MAX_NAME, Name};
+use crate::node::Node;
+use crate::tenant::{Tenant, TenantId};
+
+impl Node {
+    /// Queues a job. The second part tells whether it is new, or was found by its key.
+    pub async fn submit_job(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        spec: JobSpec,
+        idempotency: Option<&str>,
+    ) -> Result<(Arc<Job>, bool), JobError> {
+        if self.is_draining() {
+            return Err(JobError::Stopping);
+        }
+        let asked = Digest::of(&serde_json::to_vec(&spec).unwrap_or_default());
+        if let Some(found) = self.repeated(tenant.id, idempotency, &asked)? {
+            return Ok((found, false));
+        }
+        let (node, tenant) = (self.clone(), tenant.clone());
+        let key = idempotency.map(|key| (key.to_owned(), asked));
+        // A caller that goes away does not stop it half-way.
+        tokio::spawn(async move { node.submit(&tenant, spec, key).await }).await.unwrap_or_else(|error| {
+            Err(JobError::Io { what: "the request was interrupted", error: io::Error::other(error) })
+        })
+    }
+
+    fn repeated(&self, tenant: TenantId, key: Option<&str>, asked: &Digest) -> Result<Option<Arc<Job>>, JobError> {
+        let Some(key) = key else { return Ok(None) };
+        let jobs = self.jobs.list(tenant);
+        let same = jobs.into_iter().find(|job| job.idempotency.as_ref().is_some_and(|(known, _)| known == key));
+        match same {
+            Some(job) if job.idempotency.as_ref().is_some_and(|(_, digest)| digest == asked) => Ok(Some(job)),
+            Some(job) => Err(JobError::OtherRequest(job.name.to_string())),
+            None => Ok(None),
+        }
+    }
+
+    async fn submit(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        spec: JobSpec,
+        idempotency: Option<(String, Digest)>,
+    ) -> Result<(Arc<Job>, bool), JobError> {
+        spec.check()?;
+        let name = match &spec.name {
+            Some(name) => name.parse().map_err(|error| BadSpec::new("name", error))?,
+            None => made_up_name(&spec.function)?,
+        };
+        let seed = match spec.seed {
+            Some(seed) => seed,
+            // Exact in JSON too.
+            None => crate::node::random_seed()? >> 11,
+        };
+        let (function, _) = self.registry.ready(tenant, &spec.function).await?;
+        let data = match &spec.dataset {
+            Some(dataset) => self.catalog.dataset(tenant.id, dataset)?.latest().map(|version| version.digest),
+            None => None,
+        };
+        let job = Job {
+            tenant: tenant.id,
+            name,
+            seed,
+            version: function.active,
+            data,
+            state: State::Queued,
+            reason: String::new(),
+            created_ms: unix_ms(),
+            started_ms: None,
+            ended_ms: None,
+            ready_ms: None,
+            history: Vec::new(),
+            checkpoint: None,
+            models: Vec::new(),
+            spending: Default::default(),
+            losses: 0,
+            starts: 0,
+            idempotency,
+            spec,
+        };
+        let (prepared, manifest) = self.prepare(tenant, &job).await?;
+        self.check_room(tenant, &prepared.common)?;
+        let changing = self.jobs.pause().await;
+        if let Some((key, asked)) = &job.idempotency
+            && let Some(found) = self.repeated(tenant.id, Some(key), asked)?
+        {
+            return Ok((found, false));
+        }
+        if tenant.is_deleted() {
+            return Err(JobError::TenantDeleted);
+        }
+        if self.jobs.get(tenant.id, job.name.as_str()).is_ok() {
+            return Err(JobError::Exists(job.name.to_string()));
+        }
+        if self.catalog.model(tenant.id, job.name.as_str()).is_ok() {
+            let problem = format!("there is a model `{}` already, and the job's would have that name", job.name);
+            return Err(BadSpec::new("name", problem).into());
+        }
+        let queued = self.jobs.queue.locked().waiting(tenant.id);
+        let limit = tenant.quota().queued_jobs;
+        if queued >= limit as usize {
+            return Err(JobError::Quota { name: "queued_jobs", limit: limit.into(), what: "another job".to_owned() });
+        }
+        let live = self.jobs.add(job).await?;
+        drop(changing);
+        tenant.ledger.charge_job();
+        self.enqueue(&live, prepared, manifest.as_deref());
+        Ok((live.job(), true))
+    }
+
+    /// Finds everything that a job needs, and tries it out.
+    pub(super) async fn prepare(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        job: &Job,
+    ) -> Result<(Prepared, Option<Arc<Manifest>>), JobError> {
+        let spec = &job.spec;
+        let meaning = spec.check()?;
+        let function = self.registry.ready_version(tenant.id, &job.version).await?;
+        let name: Name = spec.function.parse().map_err(|error| BadSpec::new("function", error))?;
+        let data = match (&spec.dataset, job.data) {
+            (Some(dataset), Some(version)) => Some(self.job_data(dataset, &version).await?),
+            _ => None,
+        };
+        if let Some(data) = &data {
+            check_shards(spec, data)?;
+        }
+        let init_from = match &spec.init_from {
+            Some(model) if job.checkpoint.is_none() => {
+                let model = self.catalog.model(tenant.id, model)?;
+                Some(self.catalog.open_model(&model).await?)
+            }
+            _ => None,
+        };
+        let pool = self.devices.open().await?.clone();
+        let probe = Probe {
+            sandbox: self.sandbox.clone(),
+            pool: pool.clone(),
+            function: function.clone(),
+            name: name.clone(),
+            version: job.version,
+            tenant: tenant.clone(),
+            invocations: self.invocations.clone(),
+            seed: job.seed,
+            spec: spec.clone(),
+            data: data.clone(),
+            init_from,
+        };
+        let probed = probe.run().await?;
+        let rule = spec.rule(probed.counts)?;
+        let cores = self.sandbox.limits().cores;
+        let lanes = (spec.workers * spec.fan_out) as usize;
+        let manifest = data.as_ref().map(|data| data.manifest.clone());
+        let Meaning { device, lifetime, .. } = meaning;
+        let common = Common {
+            sandbox: self.sandbox.clone(),
+            pool,
+            function,
+            name,
+            version: job.version,
+            tenant: tenant.clone(),
+            log: self.logs.book(tenant.id),
+            job: job.name.clone(),
+            seed: job.seed,
+            settings: probed.settings,
+            traits: probed.traits,
+            exchange: rule.exchange(spec.workers),
+            device,
+            data,
+            lifetime,
+            invocations: self.invocations.clone(),
+            stopping: self.stopping.clone(),
+            threads: (cores / lanes).max(1),
+            ahead: lanes <= cores,
+            spec: spec.clone(),
+        };
+        Ok((Prepared { common: Arc::new(common), rule }, manifest))
+    }
+
+    async fn job_data(&self, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
+        let size = self.blobs.size(version).await?;
+        let bytes = self.blobs.read(version, 0..size).await?;
+        let manifest = Manifest::parse(&bytes).map_err(crate::catalog::CatalogError::from)?;
+        Ok(JobData { name: dataset.to_owned(), manifest: Arc::new(manifest), blocks: self.blocks.clone() })
+    }
+
+    /// Refuses a job that could never run.
+    pub(super) fn check_room(&self, tenant: &Tenant, common: &Common) -> Result<(), JobError> {
+        let quota = tenant.quota();
+        let lanes = common.lanes();
+        let bytes = u64::from(lanes).saturating_mul(common.spec.memory);
+        let over = |name, limit, what: String| Err(JobError::Quota { name, limit, what });
+        if lanes > quota.workers {
+            return over("workers", quota.workers.into(), format!("{lanes} workers"));
+        }
+        if bytes > quota.worker_memory {
+            return over("worker_memory", quota.worker_memory, format!("{lanes} workers of {}", common.spec.memory));
+        }
+        if tenant.ledger.usage().device_seconds() >= quota.device_seconds as f64 {
+            return over("device_seconds", quota.device_seconds, "any more training".to_owned());
+        }
+        if lanes > self.settings.max_workers {
+            let problem = format!("{lanes} are more than the node's `max_workers` of {}", self.settings.max_workers);
+            return Err(BadSpec::new("workers", problem).into());
+        }
+        // What no device has even when it is empty; what is only taken now comes back.
+        match common.lease(Default::default()) {
+            Ok(_) | Err(PoolError::Device(_)) => {}
+            Err(PoolError::NothingFits { wanted, largest, .. }) if wanted <= largest => {}
+            Err(error @ PoolError::NothingFits { .. }) => return Err(BadSpec::new("memory", error).into()),
+            Err(error) => return Err(BadSpec::new("device", error).into()),
+        }
+        let capacity: u64 = common.pool.devices().map(|(_, info)| info.memory as u64).sum();
+        let (_, each) = split_memory(common.spec.memory);
+        if (each as u64).saturating_mul(lanes.into()) > capacity {
+            let problem = format!("{lanes} workers of {} bytes are more than all devices have", common.spec.memory);
+            return Err(BadSpec::new("memory", problem).into());
+        }
+        Ok(())
+    }
+}
+
+fn made_up_name(function: &str) -> Result<Name, JobError> {
+    let mut bytes = [0; 4];
+    getrandom::fill(&mut bytes)?;
+    let stem: String = function.chars().take(MAX_NAME - 9).collect();
+    let name = format!("{}-{:08x}", stem.trim_end_matches('-'), u32::from_le_bytes(bytes));
+    Ok(name.parse().map_err(|error| BadSpec::new("function", error))?)
+}
+
+/// Every worker needs a whole batch, at least once an epoch.
+fn check_shards(spec: &JobSpec, data: &JobData) -> Result<(), JobError> {
+    let shards = u64::from(spec.workers) * u64::from(spec.fan_out);
+    let plan = ShardPlan { shards, stratified: spec.stratified, ..ShardPlan::default() };
+    let least = plan.count(&data.manifest.train, shards - 1).map_err(|error| BadSpec::new("workers", error))?;
+    for batch in std::iter::once(&spec.batch).chain(spec.batch_schedule.values()) {
+        if u64::from(*batch) > least {
+            let problem =
+                format!("{batch} is more than the {least} samples of a worker's shard; use fewer workers, or less");
+            return Err(BadSpec::new("batch", problem).into());
+        }
+    }
+    Ok(())
+}
