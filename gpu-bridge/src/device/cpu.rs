@@ -13,6 +13,7 @@ use crate::run::Run;
 
 mod arena;
 mod convolution;
+mod eight;
 mod elementwise;
 mod fold;
 mod gemm;

@@ -4,10 +4,16 @@
 //! by side, depth after depth. So a kernel can gather what it multiplies straight into place, and nothing is packed
 //! twice.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod outer;
+#[cfg(test)]
+mod tests;
 
 pub(super) use outer::add_outer;
 
+#[cfg(target_arch = "x86_64")]
+use super::simd::has_avx512;
 use super::simd::vectorized;
 
 /// Rows of a block.
@@ -23,6 +29,11 @@ pub(super) type Block = [[f32; LANES]; ROWS];
 #[inline]
 pub(super) fn multiply(depth: usize, rows: &[f32], columns: &[f32], block: &mut Block) {
     let (rows, columns) = (&rows[..depth * ROWS], &columns[..depth * LANES]);
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features are there, and both panels have `depth` steps.
+        return unsafe { avx512::multiply(depth, rows.as_ptr(), columns.as_ptr(), block) };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, and both panels have `depth` steps.
@@ -104,6 +115,11 @@ pub(super) fn dots(
         return [[0.0; DOT_COLUMNS]; DOT_ROWS];
     }
     assert!(a.hold(segments, depth) && b.hold(segments, depth), "the rows are long enough");
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features are there, and all rows have all segments.
+        return unsafe { avx512::dots(segments, depth, a, b) };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, and all rows have all segments.
@@ -220,6 +236,11 @@ pub(super) fn multiply_at(rows: &[f32], halves: [&[f32]; 2], offsets: Offsets<'_
     let depth = offsets.steps.len();
     let rows = &rows[..depth * ROWS];
     assert!(halves.iter().all(|half| offsets.reach + LANES / 2 <= half.len()), "every step lies inside the source");
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
+        return unsafe { avx512::multiply_at(rows.as_ptr(), halves.map(<[f32]>::as_ptr), offsets.steps, block) };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.

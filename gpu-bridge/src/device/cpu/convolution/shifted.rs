@@ -7,6 +7,7 @@
 
 use super::Geometry;
 use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS, Segments};
+use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
@@ -164,12 +165,16 @@ pub(super) fn forward(
                 unsafe { y.part((channels + rows.start * ROWS) * to..(channels + outputs.min(rows.end * ROWS)) * to) };
             let weights = &packed[(group * row_panels + rows.start) * depth * ROWS..];
             let bias = bias.map(|bias| &bias[group * outputs + rows.start * ROWS..]);
-            convolve(geometry, &phased, copy, weights, offsets, bias, y);
+            vectorized(
+                #[inline(always)]
+                || convolve(geometry, &phased, copy, weights, offsets, bias, y),
+            );
         }
     })
 }
 
 /// Some output channels of one image.
+#[inline(always)]
 fn convolve(
     geometry: &Geometry,
     phased: &Phased,
@@ -196,12 +201,12 @@ fn convolve(
             for (channel, (y, values)) in y.chunks_exact_mut(plane).zip(&block).enumerate() {
                 let shift = bias.map_or(0.0, |bias| bias[panel * ROWS + channel]);
                 for ((row, column), values) in places.into_iter().zip(values.as_chunks::<RUN>().0) {
-                    let values = values.map(|value| value + shift);
                     let at = row * width + column;
-                    // What is written past the end of a short row is overwritten by the next.
+                    // What is written past the end of a short row is overwritten by the next. Two loops, because two
+                    // copies would become one of unknown size, which is a call.
                     match y[at..].first_chunk_mut::<RUN>() {
-                        Some(into) => *into = values,
-                        None => y[at..at + count].copy_from_slice(&values[..count]),
+                        Some(into) => *into = values.map(|value| value + shift),
+                        None => y[at..at + count].iter_mut().zip(values).for_each(|(y, value)| *y = value + shift),
                     }
                 }
             }

@@ -6,14 +6,17 @@
 //! the direct way's, which costs about two digits of the seven that f32 has.
 
 use super::{Geometry, Weight};
+use crate::device::cpu::eight::{self, EIGHT, Eight};
 use crate::device::cpu::panel::{self, Block, LANES, ROWS};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
+mod squares;
 mod transform;
 
-use transform::{EIGHT, Eight, POINTS};
+use squares::{Squares, Window};
+use transform::POINTS;
 
 /// The side of a square of outputs.
 const SIDE: usize = 4;
@@ -52,63 +55,10 @@ pub(super) fn suits_weight(geometry: &Geometry) -> bool {
     suits(geometry)
 }
 
-/// The squares of a whole batch.
-#[derive(Clone, Copy)]
-struct Squares<'a> {
-    geometry: &'a Geometry,
-    down: usize,
-    across: usize,
-    count: usize,
-}
-
-impl<'a> Squares<'a> {
-    fn new(geometry: &'a Geometry) -> Self {
-        let (down, across) = (geometry.to[0].div_ceil(SIDE), geometry.to[1].div_ceil(SIDE));
-        Self { geometry, down, across, count: geometry.images * down * across }
-    }
-
-    /// The image of a square, and the row and column of its first output.
-    #[inline(always)]
-    fn place(&self, square: usize) -> (usize, usize, usize) {
-        let (image, rest) = (square / (self.down * self.across), square % (self.down * self.across));
-        (image, rest / self.across * SIDE, rest % self.across * SIDE)
-    }
-
-    /// The pixels that a square sees in a plane of the input; zeros outside it.
-    #[inline(always)]
-    fn pixels(&self, plane: &[f32], row: usize, column: usize) -> [f32; POINTS] {
-        let [height, width] = self.geometry.from;
-        let [above, before] = self.geometry.padding;
-        let mut pixels = [0.0; POINTS];
-        if row >= above && column >= before && row - above + 6 <= height && column - before + 6 <= width {
-            let start = (row - above) * width + column - before;
-            for (line, pixels) in pixels.chunks_exact_mut(6).enumerate() {
-                pixels.copy_from_slice(&plane[start + line * width..][..6]);
-            }
-            return pixels;
-        }
-        for (line, pixels) in pixels.chunks_exact_mut(6).enumerate() {
-            let Some(row) = (row + line).checked_sub(above).filter(|&row| row < height) else { continue };
-            for (offset, pixel) in pixels.iter_mut().enumerate() {
-                if let Some(column) = (column + offset).checked_sub(before).filter(|&column| column < width) {
-                    *pixel = plane[row * width + column];
-                }
-            }
-        }
-        pixels
-    }
-
-    /// The outputs of a square in a plane of the output; zeros outside it.
-    #[inline(always)]
-    fn outputs(&self, plane: &[f32], row: usize, column: usize) -> [f32; SIDE * SIDE] {
-        let [height, width] = self.geometry.to;
-        let mut outputs = [0.0; SIDE * SIDE];
-        for (line, outputs) in (row..height.min(row + SIDE)).zip(outputs.chunks_exact_mut(SIDE)) {
-            let count = SIDE.min(width - column);
-            outputs[..count].copy_from_slice(&plane[line * width + column..][..count]);
-        }
-        outputs
-    }
+/// Floats from one point's operands to the next. Some more than they are: channels are often a power of two, and points
+/// that lie one apart would fight for the same lines of a cache.
+fn stride(floats: usize) -> usize {
+    floats + 2 * LANES
 }
 
 pub(super) fn forward(
@@ -121,7 +71,8 @@ pub(super) fn forward(
 ) -> Result<()> {
     let Geometry { inputs, outputs, .. } = *geometry;
     let row_panels = outputs.div_ceil(ROWS);
-    let mut transformed = run.scratch(POINTS * row_panels * inputs * ROWS)?;
+    let weight_stride = stride(row_panels * inputs * ROWS);
+    let mut transformed = run.scratch(POINTS * weight_stride)?;
     transform_weight(geometry, weight, transformed.floats(), run)?;
     let transformed = &*transformed.floats();
 
@@ -129,7 +80,8 @@ pub(super) fn forward(
     let blocks = squares.count.div_ceil(SQUARES);
     let pieces = if blocks >= 8 { 1 } else { row_panels.div_ceil(ROW_PANELS) };
     let panels_per_piece = row_panels.div_ceil(pieces);
-    let pixel_floats = POINTS * inputs * SQUARES;
+    let pixel_stride = stride(inputs * LANES);
+    let pixel_floats = SQUARES / LANES * POINTS * pixel_stride;
     let product_floats = POINTS * panels_per_piece * ROWS * SQUARES;
     let y = Parts::new(y);
     run.each_with(blocks * pieces, pixel_floats + product_floats, |tile, scratch| {
@@ -141,15 +93,14 @@ pub(super) fn forward(
             || transform_pixels(&squares, x, first, pixels),
         );
         let depth = inputs;
-        let half = POINTS * inputs * LANES;
         for point in 0..POINTS {
             for (index, row_panel) in rows.clone().enumerate() {
-                let weights = &transformed[(point * row_panels + row_panel) * depth * ROWS..][..depth * ROWS];
+                let weights = &transformed[point * weight_stride + row_panel * depth * ROWS..][..depth * ROWS];
                 for part in 0..SQUARES / LANES {
                     if first + part * LANES >= squares.count {
                         break;
                     }
-                    let pixels = &pixels[part * half + point * depth * LANES..][..depth * LANES];
+                    let pixels = &pixels[(part * POINTS + point) * pixel_stride..][..depth * LANES];
                     let mut block: Block = [[0.0; LANES]; ROWS];
                     panel::multiply(depth, weights, pixels, &mut block);
                     for (row, values) in block.iter().enumerate() {
@@ -172,6 +123,7 @@ pub(super) fn forward(
 fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], run: &Run<'_>) -> Result<()> {
     let Geometry { inputs, outputs, .. } = *geometry;
     let row_panels = outputs.div_ceil(ROWS);
+    let stride = stride(row_panels * inputs * ROWS);
     let into = Parts::new(into);
     let together = (1024 / inputs).max(1);
     run.ranges(row_panels, together, |panels| {
@@ -179,22 +131,21 @@ fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], r
             vectorized(
                 #[inline(always)]
                 || {
-                    for input in 0..inputs {
-                        let taps: [Eight; 9] = std::array::from_fn(|tap| {
-                            std::array::from_fn(|row| {
-                                let output = panel * ROWS + row;
-                                if row < ROWS && output < outputs {
-                                    weight.at(geometry, 0, output, input, tap)
-                                } else {
-                                    0.0
-                                }
-                            })
-                        });
-                        let points = transform::kernel(&taps);
+                    for first in (0..inputs).step_by(EIGHT) {
+                        // Some channels at a time, so that what is written for a point is not a few floats here and there.
+                        let count = EIGHT.min(inputs - first);
+                        let mut points = [[[0.0; ROWS]; EIGHT]; POINTS];
+                        for channel in 0..count {
+                            let taps = panel_taps(geometry, weight, panel * ROWS, first + channel);
+                            for (points, values) in points.iter_mut().zip(transform::kernel(&taps)) {
+                                points[channel].copy_from_slice(&values[..ROWS]);
+                            }
+                        }
                         for (point, values) in points.iter().enumerate() {
-                            let at = ((point * row_panels + panel) * inputs + input) * ROWS;
+                            let at = point * stride + (panel * inputs + first) * ROWS;
+                            let values = values[..count].as_flattened();
                             // SAFETY: a panel is one tile's alone.
-                            unsafe { into.part(at..at + ROWS) }.copy_from_slice(&values[..ROWS]);
+                            unsafe { into.part(at..at + values.len()) }.copy_from_slice(values);
                         }
                     }
                 },
@@ -203,32 +154,52 @@ fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], r
     })
 }
 
+/// The taps of one input channel for [`ROWS`] output channels; zeros past the last of them.
+#[inline(always)]
+fn panel_taps(geometry: &Geometry, weight: Weight<'_>, first: usize, input: usize) -> [Eight; 9] {
+    let Geometry { inputs, outputs, .. } = *geometry;
+    let mut last = [0.0; EIGHT];
+    let rows: [Eight; EIGHT] = std::array::from_fn(|row| {
+        let output = first + row;
+        if row >= ROWS || output >= outputs {
+            return [0.0; EIGHT];
+        }
+        let kernel = if weight.reversed { input * outputs + output } else { output * inputs + input };
+        match weight.data[kernel * 9..].first_chunk::<9>() {
+            Some([taps @ .., end]) => {
+                last[row] = *end;
+                *taps
+            }
+            None => [0.0; EIGHT],
+        }
+    });
+    let eight = eight::transpose(&rows);
+    std::array::from_fn(|tap| {
+        let tap = if weight.reversed { 8 - tap } else { tap };
+        eight.get(tap).copied().unwrap_or(last)
+    })
+}
+
 /// What some squares see, as panels of squares, one set for each point: `[part][point][channel][lane]`.
 #[inline(always)]
 fn transform_pixels(squares: &Squares<'_>, x: &[f32], first: usize, into: &mut [f32]) {
     let inputs = squares.geometry.inputs;
     let plane = squares.geometry.input_plane();
+    let stride = stride(inputs * LANES);
     for start in (0..SQUARES).step_by(EIGHT) {
         let (part, lane) = (start / LANES, start % LANES);
         if first + part * LANES >= squares.count {
             return;
         }
-        let places: [Option<(usize, usize, usize)>; EIGHT] = std::array::from_fn(|offset| {
-            let square = first + start + offset;
-            (square < squares.count).then(|| squares.place(square))
-        });
+        let windows: [Window; EIGHT] = std::array::from_fn(|offset| squares.seen(first + start + offset));
         for input in 0..inputs {
-            let mut pixels = [[0.0; EIGHT]; POINTS];
-            for (offset, place) in places.iter().enumerate() {
-                if let Some((image, row, column)) = *place {
-                    let plane = &x[(image * inputs + input) * plane..][..plane];
-                    let square = squares.pixels(plane, row, column);
-                    pixels.iter_mut().zip(square).for_each(|(lanes, pixel)| lanes[offset] = pixel);
-                }
-            }
+            let pixels = squares.pixels(|lane| {
+                let window = &windows[lane];
+                (window, &x[(window.image * inputs + input) * plane..][..plane])
+            });
             let points = transform::pixels(&pixels);
             for (point, values) in points.iter().enumerate() {
-                let at = ((part * POINTS + point) * inputs + input) * LANES + lane;
+                let at = (part * POINTS + point) * stride + input * LANES + lane;
                 into[at..at + EIGHT].copy_from_slice(values);
             }
         }
@@ -250,24 +221,38 @@ unsafe fn finish(
 ) {
     let geometry = squares.geometry;
     let [height, width] = geometry.to;
+    let places: [_; SQUARES] = std::array::from_fn(|offset| squares.place((first + offset).min(squares.count - 1)));
     for (channel, products) in channels.zip(products.chunks_exact(POINTS * SQUARES)) {
         let shift = bias.map_or(0.0, |bias| bias[channel]);
         for start in (0..SQUARES).step_by(EIGHT) {
             if first + start >= squares.count {
                 break;
             }
-            let points: [Eight; POINTS] =
-                std::array::from_fn(|point| std::array::from_fn(|lane| products[point * SQUARES + start + lane]));
-            let values = transform::outputs(&points);
-            for lane in 0..EIGHT.min(squares.count - first - start) {
-                let (image, row, column) = squares.place(first + start + lane);
-                let plane = (image * geometry.outputs + channel) * height * width;
-                let count = SIDE.min(width - column);
-                for (line, values) in (row..height.min(row + SIDE)).zip(values.chunks_exact(SIDE)) {
-                    let at = plane + line * width + column;
-                    // SAFETY: by the contract.
-                    let into = unsafe { y.part(at..at + count) };
-                    into.iter_mut().zip(values).for_each(|(into, lanes)| *into = lanes[lane] + shift);
+            let mut points = [[0.0; EIGHT]; POINTS];
+            for (points, products) in points.iter_mut().zip(products.chunks_exact(SQUARES)) {
+                points.copy_from_slice(&products[start..start + EIGHT]);
+            }
+            let values = transform::outputs(&points).map(|values| values.map(|value| value + shift));
+            // Two lines of each square.
+            let (halves, _) = values.as_chunks::<EIGHT>();
+            for (half, values) in halves.iter().enumerate() {
+                let lines = eight::transpose(values);
+                let count = EIGHT.min(squares.count - first - start);
+                for (&(image, row, column), lines) in places[start..][..count].iter().zip(&lines) {
+                    let plane = (image * geometry.outputs + channel) * height * width;
+                    let (lines, _) = lines.as_chunks::<SIDE>();
+                    for (row, line) in (row + 2 * half..height).zip(lines) {
+                        let at = plane + row * width + column;
+                        if column + SIDE <= width {
+                            // SAFETY: by the contract.
+                            let into = unsafe { y.part(at..at + SIDE) };
+                            into.iter_mut().zip(line).for_each(|(into, value)| *into = *value);
+                        } else {
+                            // SAFETY: by the contract.
+                            let into = unsafe { y.part(at..at + width - column) };
+                            into.iter_mut().zip(line).for_each(|(into, value)| *into = *value);
+                        }
+                    }
                 }
             }
         }
@@ -280,27 +265,28 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     let (row_panels, column_panels) = (outputs.div_ceil(ROWS), inputs.div_ceil(LANES));
     let per_square = POINTS * (row_panels * ROWS + column_panels * LANES);
     let block = (TRANSFORMED / per_square).clamp(16, squares.count.max(16)).next_multiple_of(8).min(squares.count);
-    let (row_floats, column_floats) = (POINTS * row_panels * ROWS * block, POINTS * column_panels * LANES * block);
+    let row_floats = POINTS * stride(row_panels * ROWS * block);
+    let column_floats = POINTS * stride(column_panels * LANES * block);
     let mut scratch = run.scratch(row_floats + column_floats)?;
     let (rows, columns) = scratch.floats().split_at_mut(row_floats);
     for first in (0..squares.count).step_by(block) {
         let count = block.min(squares.count - first);
-        let (row_eights, column_eights) = (outputs.div_ceil(EIGHT), column_panels * LANES / EIGHT);
+        let column_eights = column_panels * LANES / EIGHT;
         let (into_rows, into_columns) = (Parts::new(rows), Parts::new(columns));
-        run.each(row_eights + column_eights, |tile| {
+        run.each(row_panels + column_eights, |tile| {
             vectorized(
                 #[inline(always)]
                 || {
-                    if tile < row_eights {
-                        // SAFETY: eight output channels are one tile's alone.
-                        unsafe { transform_gradients(&squares, dy, tile * EIGHT, first..first + count, &into_rows) };
+                    if tile < row_panels {
+                        // SAFETY: a panel of output channels is one tile's alone.
+                        unsafe { transform_gradients(&squares, dy, tile, first..first + count, &into_rows) };
                     } else {
                         // SAFETY: eight input channels are one tile's alone.
                         unsafe {
                             transform_channels(
                                 &squares,
                                 x,
-                                (tile - row_eights) * EIGHT,
+                                (tile - row_panels) * EIGHT,
                                 first..first + count,
                                 &into_columns,
                             )
@@ -310,13 +296,14 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
             );
         })?;
         let (rows, columns) = (&*rows, &*columns);
+        let (row_stride, column_stride) = (stride(row_panels * ROWS * count), stride(column_panels * LANES * count));
         let into = Parts::new(dw);
         run.each(row_panels * column_panels, |tile| {
             let (row_panel, column_panel) = (tile / column_panels, tile % column_panels);
             let mut points: [Block; POINTS] = [[[0.0; LANES]; ROWS]; POINTS];
             for (point, block) in points.iter_mut().enumerate() {
-                let rows = &rows[(point * row_panels + row_panel) * count * ROWS..][..count * ROWS];
-                let columns = &columns[(point * column_panels + column_panel) * count * LANES..][..count * LANES];
+                let rows = &rows[point * row_stride + row_panel * count * ROWS..][..count * ROWS];
+                let columns = &columns[point * column_stride + column_panel * count * LANES..][..count * LANES];
                 panel::multiply(count, rows, columns, block);
             }
             // SAFETY: a block of channels is one tile's alone.
@@ -329,40 +316,35 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     Ok(())
 }
 
-/// The gradients of eight output channels, as panels of rows: `[point][panel][square][row]`.
+/// The gradients of a panel of output channels, as rows: `[point][panel][square][row]`.
 ///
 /// # Safety
-/// Nobody else writes these channels.
+/// Nobody else writes this panel.
 #[inline(always)]
 unsafe fn transform_gradients(
     squares: &Squares<'_>,
     dy: &[f32],
-    channel: usize,
+    panel: usize,
     range: std::ops::Range<usize>,
     into: &Parts<'_, f32>,
 ) {
     let outputs = squares.geometry.outputs;
     let plane = squares.geometry.output_plane();
-    let row_panels = outputs.div_ceil(ROWS);
     let count = range.len();
+    let stride = stride(outputs.div_ceil(ROWS) * ROWS * count);
     for (index, square) in range.enumerate() {
-        let (image, row, column) = squares.place(square);
-        let mut values = [[0.0; EIGHT]; SIDE * SIDE];
-        for lane in 0..EIGHT.min(outputs - channel) {
-            let plane = &dy[(image * outputs + channel + lane) * plane..][..plane];
-            let square = squares.outputs(plane, row, column);
-            values.iter_mut().zip(square).for_each(|(lanes, value)| lanes[lane] = value);
-        }
-        let points = transform::square(&values);
-        // The last channel's eight also clear what is left of the last panel.
-        let end = if channel + EIGHT >= outputs { row_panels * ROWS } else { channel + EIGHT };
-        for (point, values) in points.iter().enumerate() {
-            for output in channel..end {
-                let at = ((point * row_panels + output / ROWS) * count + index) * ROWS + output % ROWS;
-                // SAFETY: by the contract.
-                let place = unsafe { into.part(at..at + 1) };
-                place.fill(values.get(output - channel).copied().unwrap_or(0.0));
+        let window = squares.outputs(square);
+        let gradients = squares.gradients(|lane| {
+            let output = panel * ROWS + lane;
+            if lane >= ROWS || output >= outputs {
+                return (&Window::EMPTY, &[]);
             }
+            (&window, &dy[(window.image * outputs + output) * plane..][..plane])
+        });
+        for (point, values) in transform::square(&gradients).iter().enumerate() {
+            let at = point * stride + (panel * count + index) * ROWS;
+            // SAFETY: by the contract.
+            unsafe { into.part(at..at + ROWS) }.copy_from_slice(&values[..ROWS]);
         }
     }
 }
@@ -381,19 +363,18 @@ unsafe fn transform_channels(
 ) {
     let inputs = squares.geometry.inputs;
     let plane = squares.geometry.input_plane();
-    let column_panels = inputs.div_ceil(LANES);
     let count = range.len();
+    let stride = stride(inputs.div_ceil(LANES) * LANES * count);
     for (index, square) in range.enumerate() {
-        let (image, row, column) = squares.place(square);
-        let mut pixels = [[0.0; EIGHT]; POINTS];
-        for lane in 0..EIGHT.min(inputs.saturating_sub(channel)) {
-            let plane = &x[(image * inputs + channel + lane) * plane..][..plane];
-            let square = squares.pixels(plane, row, column);
-            pixels.iter_mut().zip(square).for_each(|(lanes, pixel)| lanes[lane] = pixel);
-        }
-        let points = transform::pixels(&pixels);
-        for (point, values) in points.iter().enumerate() {
-            let at = ((point * column_panels + channel / LANES) * count + index) * LANES + channel % LANES;
+        let window = squares.seen(square);
+        let pixels = squares.pixels(|lane| {
+            if channel + lane >= inputs {
+                return (&Window::EMPTY, &[]);
+            }
+            (&window, &x[(window.image * inputs + channel + lane) * plane..][..plane])
+        });
+        for (point, values) in transform::pixels(&pixels).iter().enumerate() {
+            let at = point * stride + (channel / LANES * count + index) * LANES + channel % LANES;
             // SAFETY: by the contract.
             unsafe { into.part(at..at + EIGHT) }.copy_from_slice(values);
         }

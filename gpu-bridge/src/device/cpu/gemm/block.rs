@@ -2,7 +2,17 @@
 //!
 //! Rows are read where they lie, at any strides; columns lie side by side, [`LANES`] of them at each step of the depth.
 
+#[cfg(target_arch = "x86_64")]
+use crate::device::cpu::simd::has_avx512;
 use crate::device::cpu::simd::vectorized;
+
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(test)]
+mod tests;
+
+#[cfg(target_arch = "x86_64")]
+use avx512::multiply_avx512;
 
 /// The most rows of a block.
 pub(super) const ROWS: usize = 6;
@@ -55,7 +65,7 @@ impl Target {
 pub(super) unsafe fn multiply(count: usize, from: Operands, to: Target) {
     macro_rules! by_count {
         ($function:ident) => {
-            // SAFETY: as promised to this function; those for AVX2 are called where that is.
+            // SAFETY: as promised to this function; those for AVX2 and AVX-512 are called where that is.
             unsafe {
                 match count {
                     1 => $function::<1>(from, to),
@@ -67,6 +77,10 @@ pub(super) unsafe fn multiply(count: usize, from: Operands, to: Target) {
                 }
             }
         };
+    }
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        return by_count!(multiply_avx512);
     }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {

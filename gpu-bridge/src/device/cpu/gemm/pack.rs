@@ -2,6 +2,8 @@
 
 use super::Matrix;
 use super::block::{LANES, ROWS};
+use crate::device::cpu::eight::{self, EIGHT};
+use crate::device::cpu::simd::vectorized;
 
 /// Floats from one panel to the next. Some more than a panel has, because panels that lie a power of two apart would fight
 /// for the same lines of a cache.
@@ -22,7 +24,10 @@ pub(super) fn columns(from: Matrix<'_>, depth: usize, count: usize, panels: &mut
     }
     if from.row == 1 && from.column != 1 {
         for (panel, place) in panels.chunks_exact_mut(stride).enumerate() {
-            transpose(from.from(0, panel * LANES), depth, place);
+            vectorized(
+                #[inline(always)]
+                || transpose(from.from(0, panel * LANES), depth, place),
+            );
         }
     } else if from.column == 1 {
         // Row by row, so that all of a line is read at once.
@@ -68,63 +73,25 @@ fn ragged(from: Matrix<'_>, count: usize, panel: &mut [f32]) {
 }
 
 /// [`LANES`] columns that lie along the depth.
+#[inline(always)]
 fn transpose(from: Matrix<'_>, depth: usize, panel: &mut [f32]) {
-    let whole = depth / 8 * 8;
-    let mut done = 0;
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx") {
-        for half in 0..LANES / 8 {
-            for step in (0..whole).step_by(8) {
-                // SAFETY: the feature is there; `step + 8` is within the depth, in eight columns that the matrix holds, and
-                // the panel has a row for each step.
-                unsafe {
-                    let source = from.data.as_ptr().add(half * 8 * from.column + step);
-                    transpose_avx(source, from.column, panel.as_mut_ptr().add(step * LANES + half * 8));
+    let (places, _) = panel.as_chunks_mut::<LANES>();
+    for column in (0..LANES).step_by(EIGHT) {
+        let lines: [&[f32]; EIGHT] = std::array::from_fn(|line| &from.data[(column + line) * from.column..][..depth]);
+        for (step, places) in places[..depth].chunks_mut(EIGHT).enumerate() {
+            let eights = lines.map(|line| line[step * EIGHT..].first_chunk::<EIGHT>());
+            if eights[0].is_none() {
+                for (offset, place) in places.iter_mut().enumerate() {
+                    for (place, line) in place[column..].iter_mut().zip(lines) {
+                        *place = line[step * EIGHT + offset];
+                    }
                 }
+                continue;
             }
-        }
-        done = whole;
-    }
-    for column in 0..LANES {
-        let line = &from.data[column * from.column..][..depth];
-        for (step, &value) in line.iter().enumerate().skip(done) {
-            panel[step * LANES + column] = value;
-        }
-    }
-}
-
-/// Eight by eight: rows `stride` apart become columns [`LANES`] apart.
-///
-/// # Safety
-/// There are eight rows of eight to read, and eight to write.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-unsafe fn transpose_avx(from: *const f32, stride: usize, to: *mut f32) {
-    use std::arch::x86_64::{
-        _mm256_loadu_ps, _mm256_permute2f128_ps, _mm256_shuffle_ps, _mm256_storeu_ps, _mm256_unpackhi_ps,
-        _mm256_unpacklo_ps,
-    };
-    // SAFETY: eight rows of eight, by the contract.
-    let rows: [_; 8] = std::array::from_fn(|row| unsafe { _mm256_loadu_ps(from.add(row * stride)) });
-    // Pairs of rows, element by element; then fours, in each half of a vector.
-    let pairs: [_; 4] = std::array::from_fn(|pair| {
-        let (a, b) = (rows[pair * 2], rows[pair * 2 + 1]);
-        (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b))
-    });
-    let fours: [[_; 4]; 2] = std::array::from_fn(|four| {
-        let ((a, b), (c, d)) = (pairs[four * 2], pairs[four * 2 + 1]);
-        [
-            _mm256_shuffle_ps::<0b01_00_01_00>(a, c),
-            _mm256_shuffle_ps::<0b11_10_11_10>(a, c),
-            _mm256_shuffle_ps::<0b01_00_01_00>(b, d),
-            _mm256_shuffle_ps::<0b11_10_11_10>(b, d),
-        ]
-    });
-    for (step, (&low, &high)) in fours[0].iter().zip(&fours[1]).enumerate() {
-        // SAFETY: eight rows to write, by the contract.
-        unsafe {
-            _mm256_storeu_ps(to.add(step * LANES), _mm256_permute2f128_ps::<0x20>(low, high));
-            _mm256_storeu_ps(to.add((step + 4) * LANES), _mm256_permute2f128_ps::<0x31>(low, high));
+            let eights = eight::transpose(&eights.map(|eight| eight.copied().unwrap_or_default()));
+            for (place, eight) in places.iter_mut().zip(eights) {
+                place[column..column + EIGHT].copy_from_slice(&eight);
+            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Sums of outer products along an image: for the gradient of a weight, where nothing need be gathered.
 
 use super::{Block, LANES, Offsets, ROWS};
+#[cfg(target_arch = "x86_64")]
+use crate::device::cpu::simd::has_avx512;
 use crate::device::cpu::simd::vectorized;
 
 /// Adds to the block, for each of some pixels, what lies there at each offset of the source times the pixel's [`LANES`] columns.
@@ -14,6 +16,13 @@ pub(in super::super) fn add_outer(
 ) {
     let columns = &columns[..pixels.steps.len() * LANES];
     let sources = offsets.map(|offset| &source[offset..][..=pixels.reach]);
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features are there, the sources reach to the last pixel, and the columns are as many.
+        return unsafe {
+            super::avx512::add_outer(pixels.steps, sources.map(<[f32]>::as_ptr), columns.as_ptr(), block)
+        };
+    }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, the sources reach to the last pixel, and the columns are as many.
@@ -36,7 +45,12 @@ pub(in super::super) fn add_outer(
 /// The sources reach to the last pixel, and there are columns for each.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn add_outer_avx2(pixels: &[u32], sources: [*const f32; ROWS], mut columns: *const f32, block: &mut Block) {
+pub(super) unsafe fn add_outer_avx2(
+    pixels: &[u32],
+    sources: [*const f32; ROWS],
+    mut columns: *const f32,
+    block: &mut Block,
+) {
     use std::arch::x86_64::{_mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_storeu_ps};
     // SAFETY: a row of the block is two vectors long.
     let mut sums = unsafe {

@@ -2,13 +2,10 @@
 //!
 //! Each is a small matrix applied to the columns of a square and then to its rows.
 
-/// Vectors are this wide here.
-pub(super) const EIGHT: usize = 8;
+use crate::device::cpu::eight::{EIGHT, Eight};
 
 /// Products per square.
 pub(super) const POINTS: usize = 36;
-
-pub(super) type Eight = [f32; EIGHT];
 
 #[inline(always)]
 fn combine<const N: usize>(terms: [(f32, &Eight); N]) -> Eight {

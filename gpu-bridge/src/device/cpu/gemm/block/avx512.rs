@@ -1,0 +1,48 @@
+//! A block with vectors of sixteen: one vector is a row.
+
+use std::arch::x86_64::{
+    __mmask16, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_mask_storeu_ps, _mm512_maskz_loadu_ps,
+    _mm512_mul_ps, _mm512_set1_ps, _mm512_setzero_ps,
+};
+
+use super::{LANES, Operands, Target};
+
+/// # Safety
+/// As for [`super::multiply`], on a processor with these features.
+#[target_feature(enable = "avx512f")]
+pub(super) unsafe fn multiply_avx512<const COUNT: usize>(from: Operands, to: Target) {
+    // So few sums do not keep two multipliers busy: every second step has sums of its own.
+    let mut sums = [[_mm512_setzero_ps(); COUNT]; 2];
+    // As for AVX2: two pointers with three rows each, which addressing modes reach.
+    let mut halves = [from.rows, from.rows.wrapping_add(3 * from.row_stride)];
+    let mut columns = from.columns;
+    let double = std::hint::black_box(2 * from.row_stride);
+    for step in (0..from.depth).step_by(2) {
+        for sums in sums.iter_mut().take(from.depth - step) {
+            // SAFETY: within the operands, by the contract. The pointers may end one step behind them, unread.
+            unsafe {
+                let values = _mm512_loadu_ps(columns);
+                for (row, sum) in sums.iter_mut().enumerate() {
+                    let offset = [0, from.row_stride, double][row % 3];
+                    *sum = _mm512_fmadd_ps(_mm512_set1_ps(*halves[row / 3].add(offset)), values, *sum);
+                }
+            }
+            halves = halves.map(|rows| rows.wrapping_add(from.row_step));
+            columns = columns.wrapping_add(from.column_step);
+        }
+    }
+    let scale = _mm512_set1_ps(to.scale);
+    let mask = __mmask16::MAX >> (LANES - to.columns);
+    for (row, (&even, &odd)) in sums[0].iter().zip(&sums[1]).enumerate() {
+        let sum = _mm512_add_ps(even, odd);
+        // SAFETY: a row of the target, of which only the columns that there are are touched.
+        unsafe {
+            let place = to.place.add(row * to.stride);
+            let result = match to.accumulate {
+                true => _mm512_fmadd_ps(scale, sum, _mm512_maskz_loadu_ps(mask, place)),
+                false => _mm512_mul_ps(scale, sum),
+            };
+            _mm512_mask_storeu_ps(place, mask, result);
+        }
+    }
+}
