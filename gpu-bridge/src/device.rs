@@ -109,6 +109,20 @@ pub trait Device: Send + Sync {
     fn time(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// The most that work of this handle had to wait for its turn; zero where nothing waits.
+    fn longest_wait(&self) -> Wait {
+        Wait::default()
+    }
+}
+
+/// A wait by the device's own clock, which runs only while the device works: what else the machine does is no part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wait {
+    /// Device time that was used meanwhile.
+    pub time: Duration,
+    /// Turns of others meanwhile.
+    pub turns: u64,
 }
 
 /// A machine's device that many owners share: opened once for each.

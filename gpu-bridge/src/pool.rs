@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::device::{Device, DeviceInfo, Shared};
+use crate::device::{Device, DeviceInfo, Shared, Wait};
 use crate::error::{Error, Result};
 use crate::heap::Budget;
 use crate::run::Cancel;
@@ -242,6 +242,11 @@ impl Lease {
     /// Device time that it used.
     pub fn time(&self) -> Duration {
         self.0.handle.time()
+    }
+
+    /// The most that its work had to wait for a turn.
+    pub fn longest_wait(&self) -> Wait {
+        self.0.handle.longest_wait()
     }
 
     pub(crate) fn held(&self) -> &Arc<Held> {

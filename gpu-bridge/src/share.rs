@@ -2,7 +2,9 @@
 //!
 //! Pure: no threads and no clock, so a device of any kind can use it, and tests can run an hour in a moment. Each member
 //! has a virtual time, which runs ahead by the device time it used divided by its weight; the one that is furthest
-//! behind is owed most. Whoever comes back after idling starts at the present: idling earns nothing.
+//! behind is owed most. Whoever comes back after idling starts at the present, less what it was owed, up to [`CREDIT`]:
+//! idling earns no more than that. Without any, a member that always has work would lose its share whenever the system
+//! takes its thread off a core between two calls, because from here that looks like idling.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -16,6 +18,12 @@ pub struct Member(u64);
 type Virtual = u128;
 
 const PARTS: Virtual = 1 << 32;
+
+/// The most device time that one that comes back may use before the others are owed as much as it is.
+///
+/// It must outlast what a system keeps a thread waiting for a core, some milliseconds, times the ratio of weights; and
+/// for so long, one that comes back can keep the others waiting.
+pub const CREDIT: Duration = Duration::from_millis(50);
 
 /// The members of one device, and what each is owed.
 #[derive(Debug, Default)]
@@ -49,13 +57,13 @@ impl Shares {
         self.members.remove(&member);
     }
 
-    /// The member has work: from now on it competes, from the present on.
+    /// The member has work: from now on it competes, with no more than its credit.
     pub fn ready(&mut self, member: Member) {
         if let Some(state) = self.members.get_mut(&member)
             && !state.ready
         {
             state.ready = true;
-            state.time = state.time.max(self.present);
+            state.time = state.time.max(self.present.saturating_sub(virtual_time(CREDIT, state.weight)));
             self.ready.insert((state.time, member));
         }
     }
@@ -85,7 +93,7 @@ impl Shares {
     pub fn charge(&mut self, member: Member, used: Duration) {
         let Some(state) = self.members.get_mut(&member) else { return };
         let before = state.time;
-        state.time = before.saturating_add(used.as_nanos().saturating_mul(PARTS) / Virtual::from(state.weight.get()));
+        state.time = before.saturating_add(virtual_time(used, state.weight));
         if state.ready {
             self.ready.remove(&(before, member));
             self.ready.insert((state.time, member));
@@ -107,6 +115,11 @@ impl Shares {
             self.present = self.present.max(time);
         }
     }
+}
+
+/// By how much a member's time runs ahead.
+fn virtual_time(used: Duration, weight: NonZeroU32) -> Virtual {
+    used.as_nanos().saturating_mul(PARTS) / Virtual::from(weight.get())
 }
 
 #[cfg(test)]
@@ -201,16 +214,47 @@ mod tests {
         }
 
         #[test]
-        fn idling_earns_nothing(share in 1_u32..100, turns in 1_usize..500, cost in 1_u64..1_000_000) {
+        fn idling_earns_no_more_than_the_credit(
+            share in 1_u32..100,
+            turns in 1_usize..500,
+            cost in 10_000_u64..1_000_000,
+        ) {
             let mut shares = Shares::default();
             let (busy, idler) = (shares.join(weight(1)), shares.join(weight(share)));
             shares.ready(busy);
             serve(&mut shares, turns, |_| cost);
             shares.ready(idler);
-            // From here on each gets its share of what follows, not of what was before.
-            let served = serve(&mut shares, 4 * (share as usize + 1), |_| cost);
-            let (busy, idler) = (served[&busy], served[&idler]);
-            prop_assert!(idler <= (busy + 2 * cost) * u64::from(share));
+            // But for the credit, each gets its share of what follows, not of what was before.
+            let credit = CREDIT.as_nanos() as u64;
+            let turns = 4 * (share as usize + 1) + (credit / cost) as usize;
+            let served = serve(&mut shares, turns, |_| cost);
+            let (busy, idler) = (served.get(&busy).copied().unwrap_or(0), served[&idler]);
+            prop_assert!(idler <= (busy + 2 * cost) * u64::from(share) + credit);
+        }
+
+        #[test]
+        fn one_that_is_kept_from_its_core_between_calls_still_gets_its_share(
+            share in 1_u32..4,
+            absences in prop::collection::vec((1_u64..30, 1_u64..10), 20..40),
+        ) {
+            const MILLISECOND: u64 = 1_000_000;
+            let mut shares = Shares::default();
+            let (steady, unlucky) = (shares.join(weight(1)), shares.join(weight(share)));
+            let (mut steady_time, mut unlucky_time) = (0, 0);
+            shares.ready(steady);
+            for (between, away) in absences {
+                shares.ready(unlucky);
+                for _ in 0..100 + between {
+                    let member = shares.next().unwrap();
+                    shares.charge(member, Duration::from_nanos(MILLISECOND));
+                    *(if member == steady { &mut steady_time } else { &mut unlucky_time }) += MILLISECOND;
+                }
+                shares.idle(unlucky);
+                shares.charge(steady, Duration::from_nanos(away * MILLISECOND));
+                steady_time += away * MILLISECOND;
+            }
+            let ratio = unlucky_time as f64 / steady_time as f64 / f64::from(share);
+            prop_assert!((ratio - 1.0).abs() < 0.05, "{ratio}");
         }
 
         #[test]

@@ -33,7 +33,7 @@ mod sparse;
 
 pub(crate) use memory::scratch_floats;
 use memory::{HostMemory, Input, Output};
-pub use shared::{GRACE, QUANTUM, SharedCpu};
+pub use shared::{GRACE, LONGEST_DELAY, QUANTUM, SharedCpu};
 pub use simd::vectorized;
 
 /// The machine's cores as a device.

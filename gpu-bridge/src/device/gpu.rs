@@ -26,6 +26,7 @@ mod session;
 mod slab;
 
 pub use adapter::Adapter;
+pub use engine::IN_FLIGHT;
 #[doc(hidden)]
 pub use kernels::naive_matmul;
 

@@ -87,6 +87,20 @@ impl Array {
         stored.upload(context).slice(&starts, &reversed, &steps).unwrap().permute(&order).unwrap()
     }
 
+    /// Bytes of the memory that holds it once it is uploaded, apart or not.
+    pub fn stored_bytes(&self, apart: bool) -> usize {
+        let mut sizes = self.shape.clone();
+        match sizes.len() {
+            _ if !apart => {}
+            0 => sizes.push(3),
+            rank => {
+                sizes[rank - 1] += if rank > 1 { 2 } else { 0 };
+                sizes[0] = 2 * sizes[0] + 1;
+            }
+        }
+        sizes.iter().product::<usize>() * self.dtype.size()
+    }
+
     /// What spoils any result that it gets into.
     fn garbage(&self) -> f64 {
         match self.dtype {

@@ -1,5 +1,6 @@
 //! Runs cases on a device and compares.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weft_gpu::device::Device;
@@ -11,6 +12,9 @@ use crate::case::{Case, Refusal, Tolerance};
 /// How many threads the results must not depend on.
 const THREADS: [usize; 3] = [1, 2, 3];
 
+/// Memory of a GPU is taken and bound in multiples of this.
+const GRANULE: usize = 256;
+
 /// The step of finite differences.
 const STEP: f64 = 1e-4;
 
@@ -19,7 +23,11 @@ fn context(device: &Arc<dyn Device>) -> Context {
 }
 
 /// Results are as the reference says, the same bits on any number of threads and for views; and all memory comes back.
-pub fn values(device: &Arc<dyn Device>, cases: Vec<Case>) {
+pub fn values(device: &Arc<dyn Device>, cases: &[Case]) {
+    values_of(device, cases, &[false, true]);
+}
+
+fn values_of(device: &Arc<dyn Device>, cases: &[Case], views: &[bool]) {
     for case in cases {
         let context = context(device);
         let want = (case.reference)(&case.inputs);
@@ -27,9 +35,9 @@ pub fn values(device: &Arc<dyn Device>, cases: Vec<Case>) {
         let counts = if device.info().threads > 1 { &THREADS[..] } else { &THREADS[..1] };
         for &threads in counts {
             context.set_threads(threads);
-            for apart in [false, true] {
-                let got = run(&context, &case, apart);
-                let place = format!("{} (threads {threads}, views {apart})", describe(&case));
+            for &apart in views {
+                let got = run(&context, case, apart);
+                let place = format!("{} (threads {threads}, views {apart})", describe(case));
                 compare(&place, &want, &got, case.tolerance);
                 match &first {
                     None => first = Some(got),
@@ -37,8 +45,40 @@ pub fn values(device: &Arc<dyn Device>, cases: Vec<Case>) {
                 }
             }
         }
-        assert_eq!(context.heap().used(), context.heap().kept(), "{}: memory was not given back", describe(&case));
+        assert_eq!(context.heap().used(), context.heap().kept(), "{}: memory was not given back", describe(case));
     }
+}
+
+/// All of it where the largest operand is bound in two pieces: `device` gives one with bindings of no more than so many
+/// bytes. Every operation has a case that is large enough.
+pub fn split(device: impl Fn(u64) -> Arc<dyn Device>, cases: &[Case]) {
+    let mut is_split = BTreeMap::new();
+    for case in cases {
+        let outputs = (case.reference)(&case.inputs);
+        let largest = |views: bool| {
+            let inputs = case.inputs.iter().map(|input| input.stored_bytes(views));
+            inputs.chain(outputs.iter().map(|output| output.stored_bytes(false))).max().unwrap_or(0)
+        };
+        let was_split: &mut bool = is_split.entry(case.op.name()).or_default();
+        for views in [false, true] {
+            if let Some(bytes) = half(largest(views)) {
+                *was_split = true;
+                values_of(&device(bytes), std::slice::from_ref(case), &[views]);
+            }
+        }
+        if let Some(bytes) = half(largest(false)) {
+            gradients(&device(bytes), std::slice::from_ref(case));
+        }
+    }
+    let whole: Vec<_> = is_split.iter().filter(|(_, was_split)| !**was_split).map(|(name, _)| name).collect();
+    assert!(whole.is_empty(), "no case of these is large enough to be split: {whole:?}");
+}
+
+/// Bytes of a binding that holds more than half of so many, but not all; few different ones, as each is a device.
+fn half(bytes: usize) -> Option<u64> {
+    let taken = bytes.next_multiple_of(GRANULE);
+    let most = (taken - 1).checked_ilog2().map(|power| 1 << power);
+    most.filter(|most| *most >= GRANULE as u64)
 }
 
 /// Runs a case and gives its results, or what was written in place.
@@ -61,7 +101,7 @@ fn run(context: &Context, case: &Case, apart: bool) -> Vec<Array> {
 }
 
 /// Gradients are what finite differences of the reference say.
-pub fn gradients(device: &Arc<dyn Device>, cases: Vec<Case>) {
+pub fn gradients(device: &Arc<dyn Device>, cases: &[Case]) {
     for case in cases.iter().filter(|case| !case.gradients.is_empty()) {
         let context = context(device);
         let inputs: Vec<Tensor> = case

@@ -134,16 +134,21 @@ fn unary_cases(cases: &mut Vec<Case>) {
         cases.push(Case::new(op, std::slice::from_ref(&x), tolerance, move |i| map(&i[0], exact)).differentiated(&[0]));
         // Both gradients by a difference so small that its own error does not matter.
         let slope = move |x: f64| (exact(x + 1e-6) - exact(x - 1e-6)) / 2e-6;
-        let dy = Array::noise(&[2, 9], 4, -1.0, 1.0);
         let close = within(3e-6, 3e-6);
-        let operands = [x.clone(), dy.clone()];
-        cases.push(Case::new(UnaryGradient(op), &operands, close, move |i| zip(&i[0], &i[1], |x, dy| dy * slope(x))));
-        if op.from_output() {
-            // The reference goes by the input, which the output was made from.
-            let y = Array::f32(&x.shape, x.data.iter().map(|&x| f64::from(exact(x) as f32)).collect());
-            cases.push(Case::new(UnaryGradientFromOutput(op), &[y, dy], close, move |i| {
-                zip(&x, &i[1], |x, dy| dy * slope(x))
-            }));
+        // The larger one takes more than the least that a GPU binds.
+        for shape in [[2, 9], [9, 11]] {
+            let x = Array::noise(&shape, 3, smooth.0, smooth.1);
+            let dy = Array::noise(&shape, 4, -1.0, 1.0);
+            let operands = [x.clone(), dy.clone()];
+            let reference = move |i: &[Array]| zip(&i[0], &i[1], |x, dy| dy * slope(x));
+            cases.push(Case::new(UnaryGradient(op), &operands, close, reference));
+            if op.from_output() {
+                // The reference goes by the input, which the output was made from.
+                let y = Array::f32(&x.shape, x.data.iter().map(|&x| f64::from(exact(x) as f32)).collect());
+                cases.push(Case::new(UnaryGradientFromOutput(op), &[y, dy], close, move |i| {
+                    zip(&x, &i[1], |x, dy| dy * slope(x))
+                }));
+            }
         }
     }
     let special: [(Unary, Exact); 8] = [

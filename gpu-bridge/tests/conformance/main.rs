@@ -37,12 +37,12 @@ macro_rules! suite {
 
             #[test]
             fn values() {
-                check::values(&$device, crate::$family::cases());
+                check::values(&$device, &crate::$family::cases());
             }
 
             #[test]
             fn gradients() {
-                check::gradients(&$device, crate::$family::cases());
+                check::gradients(&$device, &crate::$family::cases());
             }
 
             #[test]
@@ -89,6 +89,34 @@ mod uniform {
     }
 }
 
+/// Operands that are larger than a binding may be.
+mod split {
+    use super::*;
+
+    macro_rules! families {
+        ($($family:ident)+) => {
+            $(#[test]
+            fn $family() {
+                check::split(|bytes| gpu(As::WithBindingsOf(bytes)), &crate::$family::cases());
+            })+
+        };
+    }
+
+    families! {
+        elementwise
+        reduction
+        layout
+        random
+        matrix
+        convolution
+        pooling
+        normalization
+        loss
+        sparse
+        arena
+    }
+}
+
 /// What the GPU is taken for.
 #[derive(Clone, Copy, PartialEq)]
 enum As {
@@ -97,6 +125,8 @@ enum As {
     Hardware,
     /// No parameters are part of commands.
     WithoutImmediates,
+    /// A binding has no more bytes than this.
+    WithBindingsOf(u64),
 }
 
 /// A handle of a GPU that all tests share; a software one will do.
@@ -109,6 +139,7 @@ fn gpu(kind: As) -> Arc<dyn Device> {
             As::Itself => adapter,
             As::Hardware => adapter.treated_as(Kind::Discrete),
             As::WithoutImmediates => adapter.without_immediates(),
+            As::WithBindingsOf(bytes) => adapter.with_bindings_of(bytes),
         };
         gpus.push((kind, Gpu::open(adapter, None).unwrap()));
     }

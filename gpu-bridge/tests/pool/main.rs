@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use weft_gpu::device::Shared;
-use weft_gpu::device::cpu::SharedCpu;
-use weft_gpu::device::gpu::{Adapter, Gpu};
+use weft_gpu::device::cpu::{LONGEST_DELAY, SharedCpu};
+use weft_gpu::device::gpu::{Adapter, Gpu, IN_FLIGHT};
+use weft_gpu::device::{Shared, Wait};
 
 mod isolation;
 mod ledger;
@@ -21,7 +21,7 @@ mod support;
 mod time;
 mod visible;
 
-/// Runs every behaviour on a device: `suite!(name, device, longest delay of a short operation)`.
+/// Runs every behaviour on a device: `suite!(name, device, longest wait of a short operation)`.
 macro_rules! suite {
     (@behaviours $device:expr; $($module:ident :: $behaviour:ident)+) => {
         $(#[test]
@@ -54,10 +54,10 @@ macro_rules! suite {
     };
 }
 
-// The quantum and the longest tile are a few milliseconds; the rest is for machines that do other things as well.
-suite!(cpu, SharedCpu::new(), Duration::from_millis(50));
-// Two batches of some milliseconds, and how far off an estimate may be on cores that act as a GPU.
-suite!(gpu, gpu(), Duration::from_millis(100));
+suite!(cpu, SharedCpu::new(), Wait { time: LONGEST_DELAY, turns: 0 });
+// Time of cores that act as a GPU is the wall's, which passes for other programs too; batches are cut to be of some
+// milliseconds.
+suite!(gpu, gpu(), Wait { time: Duration::MAX, turns: IN_FLIGHT as u64 });
 
 /// A GPU of the test's own; a software one will do.
 fn gpu() -> Gpu {

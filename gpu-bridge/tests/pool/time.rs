@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weft_gpu::device::Shared;
+use weft_gpu::device::{Kind, Shared, Wait};
 use weft_gpu::{Context, Error, Lease, Pool, Tensor};
 
 use crate::support::{context, eventually, lease, pool};
@@ -16,7 +16,13 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Over how much device time shares are looked at, and how often.
 const WINDOW: Duration = Duration::from_secs(1);
+const WINDOWS: usize = 3;
+/// How far work and device time of two leases may stand from their weights.
+const TOLERANCE: f64 = 0.15;
+/// Threads of a lease that is busy.
+const CALLERS: usize = 3;
 
 /// An operation, brought to its end.
 fn product(matrix: &Tensor) {
@@ -43,7 +49,10 @@ pub fn time_is_counted_per_lease(device: Arc<dyn Shared>) {
     assert_eq!(pool.ledger().devices[0].tenants["busy"].time, busy.time());
 }
 
-/// A lease that computes on a thread of its own, and counts.
+/// A lease that computes on threads of its own, and counts.
+///
+/// On several, so that it always has work that waits: one whose only thread is kept from its core between two calls asks
+/// for nothing meanwhile, and others may have what it does not want.
 struct Busy {
     lease: Lease,
     done: AtomicU64,
@@ -69,45 +78,48 @@ impl Busy {
 }
 
 pub fn long_operations_share_by_weight(device: Arc<dyn Shared>) {
-    share_by_weight(device, 256, 0.15);
+    share_by_weight(device, 256);
 }
 
-/// Within 15 % as well where nothing else runs. But when another process takes the core between two calls of an owner,
-/// the owner looks idle, and idling earns nothing: so on a busy machine it is only clear who gets more.
 pub fn short_operations_share_by_weight(device: Arc<dyn Shared>) {
-    share_by_weight(device, 16, 0.6);
+    share_by_weight(device, 16);
 }
 
-/// `tolerance` is how far work and device time of two leases may stand from their weights.
-fn share_by_weight(device: Arc<dyn Shared>, size: usize, tolerance: f64) {
+/// In every window, however busy the machine is: the device's own time passes only while it works. Where the cores act as
+/// a GPU, its time is the wall's and passes for other programs too, now for one lease and now for the other: so there,
+/// one window will do.
+fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
     let _alone = alone();
-    let threads = device.info().threads;
+    let (threads, kind) = (device.info().threads, device.info().kind);
     let pool = pool([device]);
     let (one, three) = (Busy::new(&pool, "one", 1), Busy::new(&pool, "three", 3));
     let stop = AtomicBool::new(false);
-    let stop_at_the_end = StopOnDrop(&stop);
     std::thread::scope(|scope| {
-        let stop_at_the_end = stop_at_the_end;
-        scope.spawn(|| one.work(threads, size, &stop));
-        scope.spawn(|| three.work(threads, size, &stop));
+        let stop_at_the_end = StopOnDrop(&stop);
+        for _ in 0..CALLERS {
+            scope.spawn(|| one.work(threads, size, &stop));
+            scope.spawn(|| three.work(threads, size, &stop));
+        }
         eventually("both compute", || one.figures().0 > 20.0 && three.figures().0 > 20.0);
         let mut found = Vec::new();
-        // Another process may take the cores for a while, in the middle of somebody's turn.
-        for _ in 0..3 {
+        for _ in 0..WINDOWS {
             let (before_one, before_three) = (one.figures(), three.figures());
-            std::thread::sleep(WINDOW);
+            let end = before_one.1 + before_three.1 + WINDOW.as_secs_f64();
+            eventually("the device has worked for a second", || {
+                std::thread::sleep(Duration::from_millis(1));
+                one.figures().1 + three.figures().1 >= end
+            });
             let (after_one, after_three) = (one.figures(), three.figures());
             let work = (after_three.0 - before_three.0) / (after_one.0 - before_one.0);
             let time = (after_three.1 - before_three.1) / (after_one.1 - before_one.1);
             println!("work 1:{work:.3}, device time 1:{time:.3}, {:.0} operations", after_three.0 - before_three.0);
             found.push((work, time));
-            let close = |ratio: f64| (ratio / 3.0 - 1.0).abs() <= tolerance;
-            if close(work) && close(time) {
-                return drop(stop_at_the_end);
-            }
         }
         drop(stop_at_the_end);
-        panic!("weights 1 and 3, but work and device time stood at {found:?}");
+        let close = |ratio: f64| (ratio / 3.0 - 1.0).abs() <= TOLERANCE;
+        let mut fits = found.iter().map(|&(work, time)| close(work) && close(time));
+        let fair = if kind == Kind::Software { fits.any(|fits| fits) } else { fits.all(|fits| fits) };
+        assert!(fair, "weights 1 and 3, but work and device time stood at {found:?}");
     });
 }
 
@@ -120,7 +132,8 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-pub fn short_operations_are_not_delayed(device: Arc<dyn Shared>, bound: Duration) {
+/// None of them waits for longer, by the device's own clock.
+pub fn short_operations_are_not_delayed(device: Arc<dyn Shared>, bound: Wait) {
     let _alone = alone();
     let threads = device.info().threads;
     let pool = pool([device]);
@@ -141,21 +154,19 @@ pub fn short_operations_are_not_delayed(device: Arc<dyn Shared>, bound: Duration
         eventually("the long one computes", || longest.load(Ordering::Relaxed) > 0);
         let context = context(&short, threads);
         let small = context.zeros(&[16]).unwrap();
-        let mut delays: Vec<Duration> = (0..50)
-            .map(|_| {
-                // Away for long enough that no turn is kept for it.
-                std::thread::sleep(Duration::from_millis(1));
-                let start = Instant::now();
-                small.add(&small).unwrap().read(0, &mut [0; 4]).unwrap();
-                start.elapsed()
-            })
-            .collect();
-        delays.sort();
-        let (middle, most) = (delays[delays.len() / 2], delays[delays.len() - 1]);
-        println!("delays: {middle:?}, at most {most:?}; long operations of {} us", longest.load(Ordering::Relaxed));
+        let most = (0..200).map(|_| {
+            // Away for long enough that no turn is kept for it.
+            std::thread::sleep(Duration::from_millis(1));
+            let start = Instant::now();
+            small.add(&small).unwrap().read(0, &mut [0; 4]).unwrap();
+            start.elapsed()
+        });
+        let (most, waited) = (most.max().unwrap(), short.longest_wait());
+        let long = longest.load(Ordering::Relaxed);
+        println!("waited for {waited:?} of the device, {most:?} by the wall; long operations of {long} us");
         drop(stop_at_the_end);
-        // Not the longest: the machine may do something else for a while.
-        assert!(middle <= bound, "{delays:?}");
+        assert!(waited != Wait::default(), "nothing was in its way");
+        assert!(waited.time <= bound.time && waited.turns <= bound.turns, "{waited:?}");
     });
 }
 

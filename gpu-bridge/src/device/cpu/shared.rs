@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::Cpu;
-use crate::device::{Device, DeviceInfo, Memory, Shared, View};
+use crate::device::{Device, DeviceInfo, Memory, Shared, View, Wait};
 use crate::error::Result;
 use crate::op::Op;
 use crate::run::Run;
@@ -25,9 +25,13 @@ use turns::Turns;
 
 /// How long a turn lasts at least, before it goes to another who is owed more.
 ///
-/// It changes hands between two tiles. So a lease of long operations delays one of short operations by no more than this
-/// and the longest tile (a few milliseconds, see the kernels), for each such lease that is owed as much.
+/// It changes hands between two tiles.
 pub const QUANTUM: Duration = Duration::from_millis(2);
+
+/// By how much a lease of long operations delays one of short operations at most, in time that the cores work: what is
+/// left of its turn, and the tile that it is in (a few milliseconds, see the kernels). For each such lease that is owed
+/// as much; one that comes back after idling may be owed [`CREDIT`](crate::share::CREDIT) on top.
+pub const LONGEST_DELAY: Duration = Duration::from_millis(12);
 
 /// How long a turn is kept for an owner that is between two calls while others wait. Less would let owners of the same
 /// weight alternate with every call; more would leave cores idle.
@@ -125,6 +129,10 @@ impl Device for Handle {
 
     fn time(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
+    }
+
+    fn longest_wait(&self) -> Wait {
+        self.turns.longest_wait(self.member)
     }
 }
 

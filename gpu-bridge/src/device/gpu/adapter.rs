@@ -11,6 +11,8 @@ pub struct Adapter {
     info: wgpu::AdapterInfo,
     kind: Kind,
     features: Features,
+    /// The most bytes of a binding, if not all that it can.
+    binding_bytes: Option<u64>,
 }
 
 impl Adapter {
@@ -27,7 +29,7 @@ impl Adapter {
             .into_iter()
             .map(|adapter| {
                 let info = adapter.get_info();
-                Self { kind: kind(&info), info, features: adapter.features(), adapter }
+                Self { kind: kind(&info), info, features: adapter.features(), binding_bytes: None, adapter }
             })
             .collect();
         adapters.sort_by_key(|adapter| (rank(adapter.kind()), adapter.info.backend as u8));
@@ -60,13 +62,23 @@ impl Adapter {
         Self { features: self.features - Features::IMMEDIATES, ..self }
     }
 
+    /// The same adapter as if a binding had no more bytes than this: small operands can so prove the way of large ones.
+    pub fn with_bindings_of(self, bytes: u64) -> Self {
+        Self { binding_bytes: Some(bytes), ..self }
+    }
+
     /// The interface and the driver behind it, such as `vulkan, NVIDIA 570.86`.
     pub fn driver(&self) -> String {
         format!("{:?}, {} {}", self.info.backend, self.info.driver, self.info.driver_info).to_lowercase()
     }
 
     pub fn limits(&self) -> wgpu::Limits {
-        self.adapter.limits()
+        let limits = self.adapter.limits();
+        let most = limits.max_storage_buffer_binding_size;
+        wgpu::Limits {
+            max_storage_buffer_binding_size: self.binding_bytes.map_or(most, |bytes| bytes.min(most)),
+            ..limits
+        }
     }
 
     pub(super) fn features(&self) -> Features {
@@ -82,7 +94,8 @@ impl Adapter {
         let same = |other: &Self| {
             other.info.name == self.info.name && other.info.device_pci_bus_id == self.info.device_pci_bus_id
         };
-        Self::all().into_iter().find(same).map(|adapter| Self { kind: self.kind, features: self.features, ..adapter })
+        let (kind, features, binding_bytes) = (self.kind, self.features, self.binding_bytes);
+        Self::all().into_iter().find(same).map(|adapter| Self { kind, features, binding_bytes, ..adapter })
     }
 
     /// Bytes of its own memory, where the driver says.

@@ -18,11 +18,15 @@ use std::time::{Duration, Instant};
 use super::live::Live;
 use super::ring::{Ring, Slot};
 use super::session::Batch;
+use crate::device::Wait;
 use crate::error::{Error, Result};
 use crate::share::{Member, Shares};
 
 /// Batches at the GPU at a time.
-const IN_FLIGHT: usize = 2;
+///
+/// So a lease of long operations delays one of short operations by no more than so many batches, of some milliseconds
+/// each; for each such lease that is owed as much.
+pub const IN_FLIGHT: usize = 2;
 
 /// How long a turn is kept for an owner that is between two batches while others wait.
 const GRACE: Duration = Duration::from_micros(500);
@@ -43,22 +47,33 @@ struct Queue {
 struct State {
     shares: Shares,
     waiting: HashMap<Member, Waiting>,
+    /// Batches that came back, and their device time.
+    clock: Wait,
     stop: bool,
 }
 
 #[derive(Default)]
 struct Waiting {
-    batches: VecDeque<Batch>,
+    batches: VecDeque<Box<Batch>>,
     /// Batches at the GPU.
     in_flight: usize,
     /// When the last of them came back.
     since: Option<Instant>,
+    /// Those of its own among the batches that came back.
+    clock: Wait,
+    /// The most that others had of the GPU between a batch's arrival and its end.
+    longest: Wait,
     leaving: bool,
+}
+
+/// What others had of the GPU so far, seen by one of its owners.
+fn others(all: Wait, own: Wait) -> Wait {
+    Wait { time: all.time.saturating_sub(own.time), turns: all.turns - own.turns }
 }
 
 /// Whose batch is next.
 enum Pick {
-    Batch(Member, Batch),
+    Batch(Member, Box<Batch>),
     /// The one that is owed most has its batch at the GPU.
     Hold,
     /// The one that is owed most may be about to ask for more, until then.
@@ -118,15 +133,21 @@ impl Engine {
         self.queue.wake.notify_all();
     }
 
-    pub(super) fn submit(&self, member: Member, batch: Batch) {
+    pub(super) fn longest_wait(&self, member: Member) -> Wait {
+        self.queue.lock().waiting.get(&member).map_or_else(Wait::default, |waiting| waiting.longest)
+    }
+
+    pub(super) fn submit(&self, member: Member, mut batch: Batch) {
         let mut state = self.queue.lock();
         if self.live.faults.is_lost() {
             drop(state);
             batch.fail(&self.live.faults.error());
             return;
         }
+        let clock = state.clock;
         if let Some(waiting) = state.waiting.get_mut(&member) {
-            waiting.batches.push_back(batch);
+            batch.asked = others(clock, waiting.clock);
+            waiting.batches.push_back(Box::new(batch));
         }
         state.shares.ready(member);
         self.queue.wake.notify_all();
@@ -175,13 +196,18 @@ impl State {
         Pick::Nobody
     }
 
-    /// A batch has come back.
-    fn returned(&mut self, member: Member, used: Duration) {
+    /// A batch has come back; `asked` is what others had had when it arrived.
+    fn returned(&mut self, member: Member, used: Duration, asked: Wait) {
         self.shares.charge(member, used);
         if let Some(waiting) = self.waiting.get_mut(&member) {
             waiting.in_flight -= 1;
             waiting.since = Some(Instant::now());
+            let waited = others(others(self.clock, waiting.clock), asked);
+            let longest = &mut waiting.longest;
+            (longest.time, longest.turns) = (longest.time.max(waited.time), longest.turns.max(waited.turns));
+            (waiting.clock.time, waiting.clock.turns) = (waiting.clock.time + used, waiting.clock.turns + 1);
         }
+        (self.clock.time, self.clock.turns) = (self.clock.time + used, self.clock.turns + 1);
         self.forget_if_gone(member);
     }
 
@@ -205,14 +231,14 @@ struct Owner {
 /// A batch at the GPU.
 struct InFlight {
     member: Member,
-    batch: Batch,
+    batch: Box<Batch>,
     slot: Slot,
     submission: wgpu::SubmissionIndex,
     since: Instant,
 }
 
 enum Next {
-    Submit(Member, Batch),
+    Submit(Member, Box<Batch>),
     Retire,
     Stop,
 }
@@ -263,17 +289,17 @@ impl Owner {
         }
     }
 
-    fn submit(&mut self, member: Member, batch: Batch) {
+    fn submit(&mut self, member: Member, batch: Box<Batch>) {
         batch.progress.started();
         let since = Instant::now();
         if batch.commands.is_empty() && batch.reply.is_none() {
             self.free(&batch);
-            self.queue.lock().returned(member, Duration::ZERO);
+            self.queue.lock().returned(member, Duration::ZERO, batch.asked);
             return;
         }
         let Some(slot) = self.ring.take() else {
             batch.fail(&Error::Internal { op: "submit", reason: "no staging buffers are left".into() });
-            self.queue.lock().returned(member, Duration::ZERO);
+            self.queue.lock().returned(member, Duration::ZERO, batch.asked);
             return;
         };
         let live = Arc::clone(&self.live);
@@ -294,7 +320,7 @@ impl Owner {
                 };
                 batch.fail(&error);
                 self.ring.give(slot);
-                self.queue.lock().returned(member, Duration::ZERO);
+                self.queue.lock().returned(member, Duration::ZERO, batch.asked);
             }
         }
     }
@@ -312,7 +338,7 @@ impl Owner {
         }
         match slot.finish(&self.live, &batch, since.elapsed()) {
             Ok(finished) => {
-                self.queue.lock().returned(member, finished.time);
+                self.queue.lock().returned(member, finished.time, batch.asked);
                 batch.progress.charge(finished.time);
                 batch.progress.found(finished.found);
                 if let Some(reply) = &batch.reply {

@@ -12,7 +12,7 @@ use super::kernels;
 use super::live::{Live, PARAMETER_BYTES};
 use super::memory::GpuMemory;
 use super::slab::Region;
-use crate::device::{Device, DeviceInfo, Memory, View};
+use crate::device::{Device, DeviceInfo, Memory, View, Wait};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::Op;
@@ -83,6 +83,8 @@ pub(super) struct Batch {
     pub(super) checks: bool,
     pub(super) reply: Option<Arc<Reply>>,
     pub(super) progress: Arc<Progress>,
+    /// What others had had of the GPU when it arrived at the engine.
+    pub(super) asked: Wait,
 }
 
 /// Where the bytes that were read arrive.
@@ -414,6 +416,7 @@ impl Batch {
             checks: false,
             reply: None,
             progress,
+            asked: Wait::default(),
         }
     }
 
@@ -467,6 +470,10 @@ impl Device for Session {
 
     fn time(&self) -> Duration {
         Duration::from_nanos(self.core.progress.nanoseconds.load(Ordering::Relaxed))
+    }
+
+    fn longest_wait(&self) -> Wait {
+        self.core.engine.longest_wait(self.core.member)
     }
 
     fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {

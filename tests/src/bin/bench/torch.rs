@@ -4,16 +4,12 @@
 //! the better of one and two threads. Rounds alternate, and the median round counts. PyTorch runs in a process of its own
 //! (`scripts/torch_steps.py`), which waits while ours runs.
 
-use std::io::{BufRead, BufReader, Write};
-use std::path::PathBuf;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::Result;
 use serde::Deserialize;
 use serde_json::json;
 use weft_gpu::models::ModelKind;
-use weft_tests::components::repository;
 
+use crate::framework::{PYTORCH, Process};
 use crate::percentile;
 
 const ROUNDS: usize = 7;
@@ -79,16 +75,13 @@ impl Trainer for Theirs<'_> {
         let request = json!({
             "model": self.kind.name(), "batch": self.batch, "threads": self.threads, "seconds": seconds,
         });
-        self.torch.ask(&request)
+        let answer: Answer = self.torch.0.ask(&request)?;
+        Ok(answer.samples_per_s)
     }
 }
 
 /// PyTorch, waiting for requests.
-pub struct Torch {
-    process: Child,
-    requests: ChildStdin,
-    answers: BufReader<ChildStdout>,
-}
+pub struct Torch(Process);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -97,42 +90,6 @@ struct Answer {
 
 impl Torch {
     pub fn start() -> Result<Self> {
-        let scripts = repository().join("scripts");
-        let ready = Command::new(scripts.join("torch-venv.sh")).stdout(Stdio::null()).status()?;
-        ensure!(ready.success(), "there is no PyTorch to compare with: `scripts/torch-venv.sh` failed");
-        let mut process = Command::new(environment()?.join("bin/python"))
-            .arg(scripts.join("torch_steps.py"))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("PyTorch's Python does not start")?;
-        let (Some(requests), Some(answers)) = (process.stdin.take(), process.stdout.take()) else {
-            bail!("a process was started without its pipes");
-        };
-        Ok(Self { process, requests, answers: BufReader::new(answers) })
-    }
-
-    fn ask(&mut self, request: &serde_json::Value) -> Result<f64> {
-        writeln!(self.requests, "{request}")?;
-        let mut line = String::new();
-        ensure!(self.answers.read_line(&mut line)? > 0, "PyTorch gave up on {request}; see its message above");
-        let answer: Answer = serde_json::from_str(&line).with_context(|| format!("PyTorch answered `{line}`"))?;
-        Ok(answer.samples_per_s)
-    }
-}
-
-impl Drop for Torch {
-    fn drop(&mut self) {
-        // It may have ended by itself, and nothing depends on how it ends.
-        self.process.kill().ok();
-        self.process.wait().ok();
-    }
-}
-
-/// Where `scripts/torch-venv.sh` puts it.
-fn environment() -> Result<PathBuf> {
-    match std::env::var_os("WEFT_TORCH").filter(|folder| !folder.is_empty()) {
-        Some(folder) => Ok(folder.into()),
-        None => Ok(PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cache/weft/torch")),
+        Ok(Self(PYTORCH.start("torch_steps.py", &[])?))
     }
 }

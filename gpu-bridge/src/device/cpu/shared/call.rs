@@ -22,8 +22,9 @@ pub(super) struct Call<'a> {
     until: AtomicU64,
     /// Nanoseconds that were used and are not charged yet.
     used: AtomicU64,
-    /// The caller's processor time up to which it was counted; zero while only the wall's is known. Short calls never
-    /// ask for more, which would take longer than they do.
+    /// The caller's processor time up to which it was counted; zero while only the wall's is known. Short calls do not
+    /// ask for more, which would take longer than they do, unless others wait: then who is taken off a core in the
+    /// middle of a call must not be charged for it.
     caller: AtomicU64,
     /// Threads that work on it and are not paused, the caller among them.
     active: AtomicUsize,
@@ -44,6 +45,7 @@ impl<'a> Call<'a> {
     /// Waits until it may begin.
     pub fn begin(handle: &'a Handle, cores: usize, cancel: &'a Cancel) -> Result<Self> {
         let (started, until) = handle.turns.begin(handle.member, cores, cancel)?;
+        let caller = if handle.turns.is_contended() { nanoseconds(thread_time()).max(1) } else { 0 };
         Ok(Self {
             handle,
             cancel,
@@ -51,7 +53,7 @@ impl<'a> Call<'a> {
             started,
             until: AtomicU64::new(nanoseconds(until.saturating_duration_since(started))),
             used: AtomicU64::new(0),
-            caller: AtomicU64::new(0),
+            caller: AtomicU64::new(caller),
             active: AtomicUsize::new(1),
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -182,14 +184,12 @@ impl Turn for Call<'_> {
 
     fn pass(&self, stint: &mut Stint) -> Result<()> {
         if !self.paused.load(Ordering::SeqCst) {
-            if !self.handle.turns.is_contended() {
-                return Ok(());
-            }
             let now = Instant::now();
-            if !self.is_over(now) {
+            if !self.handle.turns.is_contended() || !self.is_over(now) {
                 // What is charged when it is over must not lie far back, on any of the threads.
                 if now - stint.since >= QUANTUM / 2 {
                     self.count(stint);
+                    self.handle.turns.lock().charge(self.handle.member, self.take_used());
                 }
                 return Ok(());
             }
@@ -231,7 +231,7 @@ impl Drop for Call<'_> {
         }
         let used = self.take_used();
         if self.abandoned.load(Ordering::Relaxed) {
-            return self.handle.turns.lock().shares.charge(self.handle.member, used);
+            return self.handle.turns.lock().charge_abandoned(self.handle.member, used);
         }
         let until = self.started + Duration::from_nanos(self.until.load(Ordering::Relaxed));
         self.handle.turns.end(self.handle.member, self.cores, used, now, until);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::{GRACE, QUANTUM};
+use crate::device::Wait;
 use crate::error::{Error, Result};
 use crate::run::{Cancel, Listener};
 use crate::share::{Member, Shares};
@@ -35,6 +36,10 @@ pub(super) struct State {
     /// The cores of owners that are between two calls, at most once each.
     kept: Vec<Kept>,
     engaged: BTreeMap<Member, Engaged>,
+    /// Processor time of all cores that was charged, and turns that were granted: the device's own clock.
+    clock: Wait,
+    /// The most of it that an owner waited for a turn.
+    waits: BTreeMap<Member, Wait>,
 }
 
 /// An owner that competes.
@@ -59,6 +64,8 @@ struct Kept {
 pub(super) struct Ticket {
     pub member: Member,
     pub cores: usize,
+    /// The clock when it was put into the queue.
+    asked: Mutex<Wait>,
     /// Written under the lock.
     pub granted: AtomicBool,
     /// Rings when it is granted, or when something was cancelled.
@@ -67,7 +74,12 @@ pub(super) struct Ticket {
 
 impl Ticket {
     pub fn new(member: Member, cores: usize) -> Arc<Self> {
-        Arc::new(Self { member, cores, granted: AtomicBool::new(false), bell: Condvar::new() })
+        let (granted, bell) = (AtomicBool::new(false), Condvar::new());
+        Arc::new(Self { member, cores, asked: Mutex::default(), granted, bell })
+    }
+
+    fn asked(&self) -> MutexGuard<'_, Wait> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn is_granted(&self) -> bool {
@@ -83,6 +95,8 @@ impl Turns {
             queue: Vec::new(),
             kept: Vec::new(),
             engaged: BTreeMap::new(),
+            clock: Wait::default(),
+            waits: BTreeMap::new(),
         };
         Self { cores, waiting: AtomicUsize::new(0), state: Mutex::new(state) }
     }
@@ -98,9 +112,16 @@ impl Turns {
             state.free += kept.cores;
         }
         state.engaged.remove(&member);
+        state.waits.remove(&member);
         state.shares.leave(member);
         self.dispatch(&mut state);
         debug_assert!(!state.shares.is_empty() || state.free == self.cores, "all cores are back");
+    }
+
+    /// The most that the member waited for a turn.
+    pub fn longest_wait(&self, member: Member) -> Wait {
+        let wait = self.lock().waits.get(&member).copied().unwrap_or_default();
+        Wait { time: wait.time / u32::try_from(self.cores).unwrap_or(u32::MAX), ..wait }
     }
 
     pub fn is_contended(&self) -> bool {
@@ -125,6 +146,7 @@ impl Turns {
         state.engage(member);
         if state.queue.is_empty() && state.free >= cores {
             state.free -= cores;
+            state.clock.turns += 1;
             return Ok((now, now + QUANTUM));
         }
         let ticket = Ticket::new(member, cores);
@@ -148,7 +170,7 @@ impl Turns {
     /// A call is over. Its cores are kept for the next one, unless another is owed more.
     pub fn end(&self, member: Member, cores: usize, used: Duration, now: Instant, mut until: Instant) {
         let mut state = self.lock();
-        state.engaged.entry(member).or_default().used += used;
+        state.charge(member, used);
         if self.is_contended() && now >= until {
             if state.gives_way(member) {
                 state.release(member, cores);
@@ -200,6 +222,7 @@ impl Turns {
 
     fn enqueue(&self, state: &mut State, ticket: Arc<Ticket>) {
         state.charge_all();
+        *ticket.asked() = state.clock;
         state.queue.push(ticket);
         self.waiting.fetch_add(1, Ordering::Relaxed);
         self.dispatch(state);
@@ -227,6 +250,7 @@ impl Turns {
             let ticket = state.queue.remove(index);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             state.free -= ticket.cores;
+            state.note_wait(&ticket);
             ticket.granted.store(true, Ordering::Relaxed);
             ticket.bell.notify_all();
         }
@@ -243,12 +267,28 @@ impl Listener for Turns {
 impl State {
     /// Charges a call that goes on, and says whether another is to go first.
     pub fn must_give_way(&mut self, member: Member, used: Duration) -> bool {
-        self.engaged.entry(member).or_default().used += used;
+        self.charge(member, used);
         self.gives_way(member)
     }
 
     pub fn charge(&mut self, member: Member, used: Duration) {
+        self.clock.time += used;
         self.engaged.entry(member).or_default().used += used;
+    }
+
+    /// What a call used that has no cores any more.
+    pub fn charge_abandoned(&mut self, member: Member, used: Duration) {
+        self.clock.time += used;
+        self.shares.charge(member, used);
+    }
+
+    /// A ticket is granted.
+    fn note_wait(&mut self, ticket: &Ticket) {
+        let asked = *ticket.asked();
+        let longest = self.waits.entry(ticket.member).or_default();
+        longest.time = longest.time.max(self.clock.time.saturating_sub(asked.time));
+        longest.turns = longest.turns.max(self.clock.turns - asked.turns);
+        self.clock.turns += 1;
     }
 
     fn gives_way(&mut self, member: Member) -> bool {
