@@ -1,7 +1,9 @@
 # The commands of this repository. `make demo` and `make test` set up all they need, and say what they install.
 
-# One profile for everything, so that nothing is compiled twice.
+# One profile and one choice of targets for everything but the demo, so that nothing is compiled twice: what tests need of
+# a dependency, they would otherwise have it compiled with once more.
 CARGO_FLAGS := --release --locked
+BUILD_ALL := cargo build $(CARGO_FLAGS) --workspace --bins --tests
 BENCH ?=
 
 .PHONY: help demo test check bench soak build setup
@@ -27,19 +29,18 @@ check:
 	scripts/check-dependencies.sh
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
 
-# What the tests start is built with the tests' own dependencies, so that no crate is compiled in two ways.
 test: check
-	cargo build $(CARGO_FLAGS) --workspace --bins --tests
+	$(BUILD_ALL)
 	cargo test $(CARGO_FLAGS) --workspace
 
 bench:
 	@scripts/setup.sh test >&2
-	@cargo build $(CARGO_FLAGS) -p weft -p weft-tests
+	@$(BUILD_ALL)
 	@target/release/bench $(BENCH)
 
 soak:
 	@scripts/setup.sh test
-	cargo build $(CARGO_FLAGS) -p weft
-	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) -p weft-tests --test end_to_end -- --test-threads 1 hostile soak
-	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-gpu --test fuzz
-	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) -p weft-tests --test data fuzz
+	$(BUILD_ALL)
+	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) --workspace --test end_to_end -- --test-threads 1 hostile soak
+	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test fuzz
+	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test data fuzz

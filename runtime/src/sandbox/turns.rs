@@ -27,6 +27,10 @@ use crate::tenant::Tenant;
 /// What a turn is assumed to cost until it has been measured: about one epoch.
 const EXPECTED_NS: u64 = 1_000_000;
 
+/// What a share that was idle for a moment, between two calls of a worker's say, may still be owed: what others had
+/// meanwhile, up to this.
+const CREDIT_NS: u64 = 10_000_000;
+
 /// How long a turn may take before another guest is let in beside it.
 const OVERDUE: Duration = Duration::from_millis(10);
 
@@ -65,7 +69,8 @@ struct State {
     /// How many more overdue turns may be relieved.
     reserves: usize,
     arrivals: u64,
-    /// The start of the latest turn, in virtual time. A share that was idle starts from here, not from its past.
+    /// The start of the latest turn, in virtual time. A share that was idle starts from a little before it, not from
+    /// its past.
     now: u64,
     waiting: BTreeMap<Place, Waker>,
     granted: HashSet<Place>,
@@ -151,7 +156,7 @@ impl State {
     /// The share's next start, and the provisional charge for it. Only called with the state locked, which is what
     /// orders the share's virtual time.
     fn book(&mut self, share: &Share) -> Place {
-        let start = share.virtual_time.load(Relaxed).max(self.now);
+        let start = share.virtual_time.load(Relaxed).max(self.now.saturating_sub(CREDIT_NS));
         share.virtual_time.store(start.saturating_add(share.scaled(EXPECTED_NS)), Relaxed);
         self.arrivals += 1;
         (start, self.arrivals)

@@ -87,13 +87,14 @@ fn only_a_gpu_that_is_there_can_be_reset() -> Result<()> {
 /// Epochs that the smaller of two jobs does while they are compared.
 const COMPARED: u64 = 30;
 
-#[test]
-fn twice_the_memory_is_nearly_twice_the_speed_where_jobs_compete() -> Result<()> {
+fn twice_the_memory_is_nearly_twice_the_speed(way: Value) -> Result<()> {
     let node = Options::default().dev().set("devices", "cpu").start()?;
     let client = node.anybody();
     prepare(&client)?;
     for (name, memory) in [("small", 64_u64 << 20), ("large", 128 << 20)] {
-        client.must_submit(&lenet(json!({ "name": name, "memory": memory, "epochs": 100_000 })))?;
+        let mut spec = lenet(json!({ "name": name, "memory": memory, "epochs": 100_000 }));
+        spec.as_object_mut().into_iter().for_each(|spec| spec.extend(way.as_object().cloned().unwrap_or_default()));
+        client.must_submit(&spec)?;
     }
     let epochs = || -> Result<[u64; 2]> { Ok([client.job("small")?.job.epoch, client.job("large")?.job.epoch]) };
     for name in ["small", "large"] {
@@ -106,4 +107,16 @@ fn twice_the_memory_is_nearly_twice_the_speed_where_jobs_compete() -> Result<()>
     println!("{small} and {large} epochs: {:.2}x", large / small);
     ensure!(large >= 1.7 * small, "{large} epochs beside {small}");
     Ok(())
+}
+
+/// Two threads each, so that the device shares its time between them.
+#[test]
+fn twice_the_memory_is_nearly_twice_the_speed_of_a_worker_alone() -> Result<()> {
+    twice_the_memory_is_nearly_twice_the_speed(json!({ "workers": 1 }))
+}
+
+/// More workers than cores, so that the sandbox shares its turns between them.
+#[test]
+fn twice_the_memory_is_nearly_twice_the_speed_of_many_workers() -> Result<()> {
+    twice_the_memory_is_nearly_twice_the_speed(json!({ "workers": 4, "k": "epoch" }))
 }
