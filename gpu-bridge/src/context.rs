@@ -157,6 +157,7 @@ impl Context {
 
     /// Zeros in f32. Memory that nobody has used yet holds them, and is not touched.
     pub fn zeros(&self, shape: &[usize]) -> Result<Tensor> {
+        self.0.cancel.check()?;
         let (shape, dtype) = (Shape::new(shape)?, DType::F32);
         let meta = Meta::new(shape, dtype);
         let block = self.0.heap.take(meta.bytes())?;

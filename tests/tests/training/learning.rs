@@ -80,6 +80,9 @@ const BY_HEART: [ByHeart; 5] = [
     ByHeart { function: "vgg11", parameters: &[], steps: 60, rate: 0.005 },
 ];
 
+/// What is learnt by heart has less.
+const BY_HEART_LOSS: f32 = 0.05;
+
 #[tokio::test]
 async fn a_small_batch_is_learnt_by_heart() -> Result<()> {
     for ByHeart { function, parameters, steps, rate } in BY_HEART {
@@ -91,10 +94,13 @@ async fn a_small_batch_is_learnt_by_heart() -> Result<()> {
         for step in 0..steps {
             let place = Place { step, rate, workers: 1, ..Place::default() };
             losses.push(worker.step(place, Some(batch.clone())).await?.loss.item()?);
+            // What knows it all and goes on at this rate may well forget it again.
+            if losses.last().is_some_and(|loss| *loss < BY_HEART_LOSS) {
+                break;
+            }
             worker.descend(rate)?;
         }
-        let last = losses.last().copied().context("no step")?;
-        ensure!(last < 0.1, "{function}: {losses:?}");
+        ensure!(losses.last().is_some_and(|loss| *loss < BY_HEART_LOSS), "{function}: {losses:?}");
     }
     Ok(())
 }

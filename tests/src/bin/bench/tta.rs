@@ -28,13 +28,13 @@ use crate::{Measurement, is_wanted, percentile};
 const BENCH: &str = "tta";
 const METRIC: &str = "tta.lenet99";
 const GOAL: f64 = 0.99;
-const EPOCHS: usize = 12;
+const EPOCHS: usize = 20;
 /// The most that one training may take.
 const MOST_SECONDS: f64 = 90.0;
 /// Not one of those that count, so that no candidate is chosen for its luck with them. Nor were those used to draw up
 /// the tables below, for which seeds 1 to 3 were: whoever changes a table changes the seeds.
 const SCREENING_SEED: u64 = 100;
-const SEEDS: [u64; 3] = [11, 12, 13];
+const SEEDS: [u64; 3] = [21, 22, 23];
 
 /// Most promising first: the others are cut off by its time. About as many as the others have, as the best of many is
 /// lucky more often.
@@ -45,7 +45,7 @@ const OURS: [Candidate; 5] = [
     Candidate { workers: 8, batch: 8, k: Some(16) },
     Candidate { workers: 1, batch: 64, k: None },
 ];
-const THEIRS: [u32; 4] = [64, 32, 128, 16];
+const THEIRS: [u32; 3] = [64, 128, 32];
 
 /// One way to train ours.
 #[derive(Clone, Copy)]
@@ -122,12 +122,17 @@ pub fn run() -> Result<()> {
         }
     }
     let [ours, torch, tensorflow] = times.map(|mut times| percentile(&mut times, 0.5));
-    for (side, median) in sides.iter().zip([ours, torch, tensorflow]) {
-        ensure!(median.is_finite(), "{} did not reach {GOAL} with most seeds", side.name());
+    for (metric, side, median) in
+        [("tta.lenet99.torch", &sides[1], torch), ("tta.lenet99.tensorflow", &sides[2], tensorflow)]
+    {
+        match median.is_finite() {
+            true => Measurement::alone(BENCH, metric, "s", median).print()?,
+            false => eprintln!("{} did not reach {GOAL} with most seeds, and is not compared with", side.name()),
+        }
     }
-    Measurement::alone(BENCH, "tta.lenet99.torch", "s", torch).print()?;
-    Measurement::alone(BENCH, "tta.lenet99.tensorflow", "s", tensorflow).print()?;
-    Measurement::faster(BENCH, METRIC, "s", ours, torch.min(tensorflow)).print()
+    let theirs = torch.min(tensorflow);
+    ensure!(ours.is_finite() && theirs.is_finite(), "{GOAL} was not reached with most seeds");
+    Measurement::faster(BENCH, METRIC, "s", ours, theirs).print()
 }
 
 /// Has npm fetch the idx files of MNIST, of which both sides make their numbers. Gives the folder that they are in.
