@@ -29,6 +29,25 @@ mod random;
 mod reduction;
 mod sparse;
 
+/// Calls a macro with the names of all families, after whatever else it is to be given.
+macro_rules! all_families {
+    ($called:ident, $($given:tt)*) => {
+        $called! { $($given)*
+            elementwise
+            reduction
+            layout
+            random
+            matrix
+            convolution
+            pooling
+            normalization
+            loss
+            sparse
+            arena
+        }
+    };
+}
+
 /// Runs every family on a device: `suite!(name, device)`.
 macro_rules! suite {
     (@families $device:expr; $($family:ident)+) => {
@@ -55,19 +74,7 @@ macro_rules! suite {
         mod $name {
             use super::*;
 
-            suite! { @families $device;
-                elementwise
-                reduction
-                layout
-                random
-                matrix
-                convolution
-                pooling
-                normalization
-                loss
-                sparse
-                arena
-            }
+            all_families! { suite, @families $device; }
         }
     };
 }
@@ -102,19 +109,7 @@ mod split {
         };
     }
 
-    families! {
-        elementwise
-        reduction
-        layout
-        random
-        matrix
-        convolution
-        pooling
-        normalization
-        loss
-        sparse
-        arena
-    }
+    all_families! { families, }
 }
 
 /// What the GPU is taken for.

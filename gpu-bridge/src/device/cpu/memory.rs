@@ -21,6 +21,9 @@ const ALIGNMENT: usize = 64;
 /// What any allocation has.
 const ANY_ALIGNMENT: usize = 16;
 
+/// From this size on, a cache line more is nothing.
+const LARGE: usize = 16 << 10;
+
 pub(super) struct HostMemory {
     start: NonNull<u8>,
     bytes: usize,
@@ -41,12 +44,14 @@ impl Memory for HostMemory {}
 impl HostMemory {
     pub(super) fn zeroed(bytes: usize) -> Result<Self> {
         let out_of_memory = || Error::OutOfMemory { wanted: bytes, used: 0, limit: usize::MAX };
-        // Aligned here, not by the allocator: that would write every zero instead of having pages that are zero already.
-        let with_room = bytes.checked_add(ALIGNMENT).ok_or_else(out_of_memory)?;
-        let layout = AllocLayout::from_size_align(with_room, ANY_ALIGNMENT).map_err(|_| out_of_memory())?;
+        // What is large is aligned here, not by the allocator: that would write every zero instead of having pages that
+        // are zero already. What is small must not take more than it is counted for.
+        let (room, alignment) = if bytes < LARGE { (0, ALIGNMENT) } else { (ALIGNMENT, ANY_ALIGNMENT) };
+        let size = bytes.max(1).checked_add(room).ok_or_else(out_of_memory)?;
+        let layout = AllocLayout::from_size_align(size, alignment).map_err(|_| out_of_memory())?;
         // SAFETY: the size is not zero.
         let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        // SAFETY: less than the room that was added.
+        // SAFETY: nothing where it is aligned already, and less than the room that was added where not.
         let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
         Ok(Self { start, bytes, allocated, layout, users: AtomicIsize::new(0) })
     }
