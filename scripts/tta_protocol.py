@@ -54,7 +54,7 @@ def answer_requests(make):
     for line in sys.stdin:
         request = json.loads(line)
         trainer.start(request["batch"], request["seed"])
-        accuracies, start = [], time.perf_counter()
+        accuracies, seconds, start = [], 0.0, time.perf_counter()
         while len(accuracies) < request["epochs"]:
             trainer.epoch()
             accuracies.append(float(trainer.accuracy()))

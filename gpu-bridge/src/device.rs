@@ -105,6 +105,9 @@ pub trait Device: Send + Sync {
     /// another operand. After an error the outputs hold anything.
     fn run(&self, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()>;
 
+    /// The next operation is not to come soon: what is kept for it may go to others.
+    fn rest(&self) {}
+
     /// Device time that was used through this handle; zero where it is not counted.
     fn time(&self) -> Duration {
         Duration::ZERO

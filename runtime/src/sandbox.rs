@@ -39,7 +39,7 @@ pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
-pub use turns::{Share, TurnClock, Turns};
+pub use turns::{Share, TeamId, TurnClock, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);

@@ -127,7 +127,7 @@ impl Tenant {
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
-            share: Share::ordinary(),
+            share: Share::of_tenant(),
             quota: RwLock::new(Arc::new(quota)),
             deleted: AtomicBool::new(false),
         })

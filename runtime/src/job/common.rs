@@ -19,7 +19,7 @@ use crate::host::bindings::weft::train::training::{Setting, Traits};
 use crate::host::data::Place;
 use crate::logs::LogBook;
 use crate::names::Name;
-use crate::sandbox::{Loaded, Sandbox, Share};
+use crate::sandbox::{Loaded, Sandbox, Share, TeamId};
 use crate::sync::Exchange;
 use crate::tenant::Tenant;
 use crate::train::run::Feed;
@@ -49,9 +49,10 @@ pub struct Common {
     pub lifetime: Option<Duration>,
     pub invocations: Arc<AtomicU64>,
     pub stopping: Arc<AtomicBool>,
+    pub team: TeamId,
     /// Threads of one worker, where cores compute.
     pub threads: usize,
-    /// Whether batches are made ahead: there are cores to spare.
+    /// Whether batches are made ahead: a core is left for it.
     pub ahead: bool,
 }
 
@@ -90,7 +91,7 @@ impl Common {
             name: self.name.clone(),
             version: self.version,
             tenant: self.tenant.clone(),
-            share: Share::new(self.spec.weight()),
+            share: Share::of_worker(self.spec.weight(), self.team),
             log: self.log.clone(),
             job: Some(self.job.clone()),
             context,

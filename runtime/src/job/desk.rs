@@ -82,6 +82,7 @@ impl Desk {
             }
             let (who, round) = (self.who, assignment.round);
             let share = self.share(assignment).await?;
+            self.worker.rest();
             self.messages.send(Message::Done { who, round, share: Box::new(share) }).ok();
         }
         Ok(())

@@ -100,6 +100,7 @@ impl Fan {
         timing: &mut Timing,
     ) -> Result<bool, WorkerError> {
         let waiting = Instant::now();
+        worker.rest();
         losses.read(place.epoch)?;
         let mut own = Computed::default();
         let declared = worker.declared().ok_or_else(|| WorkerError::Train("nothing was declared".to_owned()))?;
@@ -195,6 +196,7 @@ async fn compute(
             declared.read(Part::Buffers, &mut computed.buffers)?;
         }
         (computed.device_time, computed.instances) = (lease.time(), worker.instances());
+        worker.rest();
         kept = Some((Cursor { done: at.done + 1, step: at.step + 1, ..at }, feed));
         outbox.send(Ok(computed)).ok();
     }

@@ -18,6 +18,7 @@ use crate::digest::Digest;
 use crate::locks::Lock;
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
+use crate::sandbox::TeamId;
 use crate::tenant::{Tenant, TenantId};
 
 impl Node {
@@ -188,8 +189,9 @@ impl Node {
             lifetime,
             invocations: self.invocations.clone(),
             stopping: self.stopping.clone(),
+            team: TeamId::next(),
             threads: (cores / lanes).max(1),
-            ahead: lanes <= cores,
+            ahead: lanes < cores,
             spec: spec.clone(),
         };
         Ok((Prepared { common: Arc::new(common), rule }, manifest))

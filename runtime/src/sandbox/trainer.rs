@@ -46,6 +46,12 @@ pub struct TrainerInstance {
     _ticking: Ticking,
 }
 
+impl Drop for TrainerInstance {
+    fn drop(&mut self) {
+        self.rest();
+    }
+}
+
 /// What came of a step: the mean loss over so many samples, still on the device.
 #[derive(Debug)]
 pub struct Stepped {
@@ -119,6 +125,9 @@ impl Sandbox {
 /// Runs one exported call under its limits. What a guest answers with an error is `InvokeError::Function`.
 macro_rules! call {
     ($self:ident, $kind:expr, $place:expr, |$trainer:ident, $store:ident| $call:expr) => {{
+        if $self.turns.is_due(&$self.share) {
+            $self.rest();
+        }
         $self.prepare($kind, $place);
         let quota = $self.tenant.quota();
         let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
@@ -222,6 +231,12 @@ impl TrainerInstance {
         let answer = call!(self, Kind::Infer, place, |trainer, store| trainer.call_infer(store));
         self.store.data_mut().training.batch = None;
         self.take(said(answer?)?)
+    }
+
+    /// Nothing is called soon: whoever waits may compute.
+    pub fn rest(&self) {
+        self.context.device().rest();
+        self.turns.give_up(&self.share);
     }
 
     /// Linear memory that it holds.

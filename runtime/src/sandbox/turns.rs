@@ -5,6 +5,10 @@
 //! for all its invocations, so a tenant with a hundred endless loops gets as much of the node as a tenant with one; a
 //! worker of a job has its own, of the weight that its memory gives it.
 //!
+//! A worker calls its trainer again and again, for less than a millisecond each time. Were the turn handed over after
+//! every call, its thread would sleep and its tensors would leave the caches as often; so the share of a worker keeps its
+//! turn from call to call, until it has had it for a while or the worker has to wait for others.
+//!
 //! Some instructions cannot be interrupted: a `memory.fill` over everything a guest has is one. A turn that is overdue is
 //! relieved: one more guest may compute beside it, and the operating system shares the cores between their threads.
 //!
@@ -34,24 +38,59 @@ const CREDIT_NS: u64 = 10_000_000;
 /// How long a turn may take before another guest is let in beside it.
 const OVERDUE: Duration = Duration::from_millis(10);
 
+/// How long a share keeps its turn while others wait.
+const KEPT: Duration = Duration::from_millis(2);
+
+/// How long it does while only workers of the same job wait: they wait for each other in any case.
+const KEPT_FROM_PEERS: Duration = Duration::from_millis(16);
+
+/// How long a kept turn may be idle before it goes to the next.
+const IDLE: Duration = Duration::from_millis(1);
+
 /// Somebody's part of the node's CPU time.
 #[derive(Debug)]
 pub struct Share {
     /// How far it has run: CPU time, the faster the less it weighs.
     virtual_time: AtomicU64,
     weight: NonZeroU32,
+    keeps: Keeps,
+}
+
+/// Whether a share keeps a turn from call to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keeps {
+    Never,
+    /// It makes one call at a time. Those of the same team are its peers.
+    InTeam(TeamId),
+}
+
+/// The workers of one job. Never used again for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TeamId(u64);
+
+impl TeamId {
+    pub fn next() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        Self(COUNT.fetch_add(1, Relaxed))
+    }
 }
 
 impl Share {
     /// The weight of a tenant's invocations; a worker of 256 MiB has the same.
     const ORDINARY: NonZeroU32 = NonZeroU32::new(32).unwrap();
 
-    pub fn new(weight: NonZeroU32) -> Arc<Self> {
-        Arc::new(Self { virtual_time: AtomicU64::new(0), weight })
+    /// Of all invocations of a tenant.
+    pub fn of_tenant() -> Arc<Self> {
+        Self::new(Self::ORDINARY, Keeps::Never)
     }
 
-    pub fn ordinary() -> Arc<Self> {
-        Self::new(Self::ORDINARY)
+    /// Of one worker, which makes one call at a time.
+    pub fn of_worker(weight: NonZeroU32, team: TeamId) -> Arc<Self> {
+        Self::new(weight, Keeps::InTeam(team))
+    }
+
+    fn new(weight: NonZeroU32, keeps: Keeps) -> Arc<Self> {
+        Arc::new(Self { virtual_time: AtomicU64::new(0), weight, keeps })
     }
 
     fn scaled(&self, nanoseconds: u64) -> u64 {
@@ -72,15 +111,31 @@ struct State {
     /// The start of the latest turn, in virtual time. A share that was idle starts from a little before it, not from
     /// its past.
     now: u64,
-    waiting: BTreeMap<Place, Waker>,
+    waiting: BTreeMap<Place, Waiting>,
     granted: HashSet<Place>,
 }
 
+struct Waiting {
+    waker: Waker,
+    /// Of its share.
+    keeps: Keeps,
+}
+
 /// A turn that is being taken.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 struct Taken {
     since: Instant,
+    /// Of the call that it is used for.
+    call: Instant,
     relieved: bool,
+    kept: Option<Kept>,
+}
+
+/// Who has a turn between two calls, and since when.
+#[derive(Clone)]
+struct Kept {
+    by: Arc<Share>,
+    since: Instant,
 }
 
 pub struct Turns {
@@ -106,29 +161,45 @@ impl Turns {
         2 * cores
     }
 
-    /// Lets another guest in beside each one whose turn is overdue. Called at every epoch.
+    /// Passes on what is kept and not used, and lets another guest in beside each one whose turn is overdue. Called at
+    /// every epoch.
     pub fn relieve(&self) {
         let mut wakers = Vec::new();
         {
             let mut state = self.state();
-            if state.waiting.is_empty() || state.reserves == 0 {
-                return;
-            }
             let now = Instant::now();
             for index in 0..state.taken.len() {
                 let Some(turn) = &mut state.taken[index] else { continue };
-                if turn.relieved || now.duration_since(turn.since) < OVERDUE {
-                    continue;
-                }
-                turn.relieved = true;
-                state.reserves -= 1;
-                wakers.extend(state.pass_on());
-                if state.waiting.is_empty() || state.reserves == 0 {
-                    break;
+                if let Some(kept) = &turn.kept {
+                    if now.duration_since(kept.since) >= IDLE {
+                        wakers.extend(state.end(index));
+                    }
+                } else if !turn.relieved && now.duration_since(turn.call) >= OVERDUE {
+                    wakers.extend(state.relieve(index));
                 }
             }
         }
         wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether the share has kept its turn for long enough.
+    pub fn is_due(&self, share: &Arc<Share>) -> bool {
+        let state = self.state();
+        let turn = state.kept_by(share).and_then(|index| state.taken[index].as_ref());
+        let age = turn.map_or(Duration::ZERO, |turn| turn.since.elapsed());
+        let kept_from_others = || state.waiting.values().any(|waiting| waiting.keeps != share.keeps);
+        age >= KEPT_FROM_PEERS || age >= KEPT && kept_from_others()
+    }
+
+    /// The share's next call is not to come soon: a turn that it keeps goes to the next.
+    pub fn give_up(&self, share: &Arc<Share>) {
+        let next = {
+            let mut state = self.state();
+            state.kept_by(share).and_then(|index| state.end(index))
+        };
+        if let Some(waker) = next {
+            waker.wake();
+        }
     }
 
     /// Runs `future` in turns of this share. `clock` counts its CPU time, which is charged to `tenant` at the end.
@@ -170,7 +241,8 @@ impl State {
 
     /// Notes that a turn begins; the result names it. There is always room: `taken` has a place for every turn there is.
     fn begin(&mut self) -> usize {
-        let turn = Taken { since: Instant::now(), relieved: false };
+        let now = Instant::now();
+        let turn = Taken { since: now, call: now, relieved: false, kept: None };
         let index = self.taken.iter().position(Option::is_none).unwrap_or(0);
         self.taken[index] = Some(turn);
         index
@@ -185,8 +257,46 @@ impl State {
         self.pass_on()
     }
 
+    /// Lets somebody in beside an overdue turn, if somebody waits.
+    fn relieve(&mut self, index: usize) -> Option<Waker> {
+        if self.waiting.is_empty() || self.reserves == 0 {
+            return None;
+        }
+        self.taken[index].as_mut()?.relieved = true;
+        self.reserves -= 1;
+        self.pass_on()
+    }
+
+    /// The turn that a share keeps.
+    fn kept_by(&self, share: &Arc<Share>) -> Option<usize> {
+        if share.keeps == Keeps::Never {
+            return None;
+        }
+        let is_kept = |turn: &Option<Taken>| {
+            turn.as_ref().and_then(|turn| turn.kept.as_ref()).is_some_and(|kept| Arc::ptr_eq(&kept.by, share))
+        };
+        self.taken.iter().position(is_kept)
+    }
+
+    /// Leaves a turn with its share, if it keeps turns and others would have it.
+    fn keep(&mut self, index: usize, share: &Arc<Share>) -> bool {
+        let Some(turn) = self.taken[index].as_mut() else { return false };
+        let keeps = share.keeps != Keeps::Never && !self.waiting.is_empty() && !turn.relieved;
+        if keeps {
+            turn.kept = Some(Kept { by: share.clone(), since: Instant::now() });
+        }
+        keeps
+    }
+
+    /// The share that keeps a turn uses it again.
+    fn resume(&mut self, index: usize) {
+        if let Some(turn) = &mut self.taken[index] {
+            (turn.kept, turn.call) = (None, Instant::now());
+        }
+    }
+
     fn pass_on(&mut self) -> Option<Waker> {
-        let Some((place, waker)) = self.waiting.pop_first() else {
+        let Some((place, Waiting { waker, .. })) = self.waiting.pop_first() else {
             self.free += 1;
             return None;
         };
@@ -224,6 +334,10 @@ impl Line {
             Some(place) => place,
             None => {
                 let place = state.book(&self.share);
+                if let Some(index) = state.kept_by(&self.share) {
+                    state.resume(index);
+                    return Poll::Ready(index);
+                }
                 if state.free > 0 {
                     state.free -= 1;
                     state.now = state.now.max(place.0);
@@ -232,9 +346,13 @@ impl Line {
                 place
             }
         };
-        state.waiting.insert(place, context.waker().clone());
+        state.waiting.insert(place, self.waiting(context.waker()));
         self.place = Some(place);
         Poll::Pending
+    }
+
+    fn waiting(&self, waker: &Waker) -> Waiting {
+        Waiting { waker: waker.clone(), keeps: self.share.keeps }
     }
 
     /// Gives the turn on. A guest that only yielded goes back in line first, so that it is chosen again if it is due.
@@ -245,8 +363,10 @@ impl Line {
             state.settle(&self.share, used);
             if self.clock.yielding.swap(false, Relaxed) {
                 let place = state.book(&self.share);
-                state.waiting.insert(place, waker.clone());
+                state.waiting.insert(place, self.waiting(waker));
                 self.place = Some(place);
+            } else if state.keep(index, &self.share) {
+                return;
             }
             state.end(index)
         };
@@ -398,7 +518,8 @@ mod tests {
         let counts = [(); 3].map(|()| Arc::new(AtomicU64::new(0)));
         let mut guests = Vec::new();
         for (weight, count) in [1, 2, 4].into_iter().zip(&counts) {
-            let (share, clock) = (Share::new(NonZeroU32::new(weight).unwrap()), Arc::<TurnClock>::default());
+            let share = Share::new(NonZeroU32::new(weight).unwrap(), Keeps::Never);
+            let clock = Arc::<TurnClock>::default();
             let guest = Box::pin(burn(clock.clone(), count.clone(), stop.clone()));
             guests.push(tokio::spawn(turns.run(tenant.clone(), share, clock, guest)));
         }
@@ -427,6 +548,70 @@ mod tests {
         drop(waiting);
         let state = turns.state();
         assert_eq!((state.free, state.granted.len()), (1, 0));
+    }
+
+    /// One that only wants turns, of a share that keeps them or of the tenant's.
+    fn wants_turns(turns: &Arc<Turns>, tenant: &Arc<Tenant>, share: &Arc<Share>) -> InTurn<std::future::Ready<()>> {
+        turns.run(tenant.clone(), share.clone(), Arc::default(), std::future::ready(()))
+    }
+
+    #[test]
+    fn a_worker_keeps_its_turn_between_calls_until_it_gives_it_up() {
+        let (turns, tenant) = (Turns::new(1), tenant("a"));
+        let share = Share::of_worker(Share::ORDINARY, TeamId::next());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut first = wants_turns(&turns, &tenant, &share);
+        let mut other = wants_turns(&turns, &tenant, &tenant.share);
+        let Poll::Ready(turn) = first.line.poll_turn(&mut context) else { panic!("the turn was free") };
+        assert!(other.line.poll_turn(&mut context).is_pending());
+        first.line.end_turn(turn, Waker::noop());
+        assert!(other.line.poll_turn(&mut context).is_pending(), "the turn was not kept");
+        assert!(!turns.is_due(&share));
+        let mut second = wants_turns(&turns, &tenant, &share);
+        let Poll::Ready(turn) = second.line.poll_turn(&mut context) else { panic!("it has the turn") };
+        second.line.end_turn(turn, Waker::noop());
+        std::thread::sleep(KEPT);
+        assert!(turns.is_due(&share), "one of the tenant's waits");
+        turns.give_up(&share);
+        turns.give_up(&share);
+        let Poll::Ready(turn) = other.line.poll_turn(&mut context) else { panic!("the turn was given up") };
+        other.line.end_turn(turn, Waker::noop());
+        assert_eq!(turns.state().free, 1);
+    }
+
+    #[test]
+    fn a_turn_is_kept_for_longer_from_workers_of_the_same_job() {
+        let (turns, tenant, team) = (Turns::new(1), tenant("a"), TeamId::next());
+        let shares = [(); 2].map(|()| Share::of_worker(Share::ORDINARY, team));
+        let mut context = Context::from_waker(Waker::noop());
+        let [mut first, mut peer] = shares.each_ref().map(|share| wants_turns(&turns, &tenant, share));
+        let Poll::Ready(turn) = first.line.poll_turn(&mut context) else { panic!("the turn was free") };
+        assert!(peer.line.poll_turn(&mut context).is_pending());
+        first.line.end_turn(turn, Waker::noop());
+        std::thread::sleep(KEPT);
+        let age = turns.state().taken[turn].as_ref().unwrap().since.elapsed();
+        assert!(!turns.is_due(&shares[0]) || age >= KEPT_FROM_PEERS);
+        std::thread::sleep(KEPT_FROM_PEERS);
+        assert!(turns.is_due(&shares[0]));
+    }
+
+    #[test]
+    fn a_kept_turn_that_nobody_uses_goes_to_the_next() {
+        let (turns, tenant) = (Turns::new(1), tenant("a"));
+        let share = Share::of_worker(Share::ORDINARY, TeamId::next());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut gone = wants_turns(&turns, &tenant, &share);
+        let mut other = wants_turns(&turns, &tenant, &tenant.share);
+        let Poll::Ready(turn) = gone.line.poll_turn(&mut context) else { panic!("the turn was free") };
+        assert!(other.line.poll_turn(&mut context).is_pending());
+        gone.line.end_turn(turn, Waker::noop());
+        drop(gone);
+        std::thread::sleep(IDLE);
+        turns.relieve();
+        let Poll::Ready(turn) = other.line.poll_turn(&mut context) else { panic!("it was idle for too long") };
+        other.line.end_turn(turn, Waker::noop());
+        let state = turns.state();
+        assert_eq!((state.free, state.reserves), (1, 1));
     }
 
     #[test]

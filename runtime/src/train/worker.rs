@@ -154,6 +154,11 @@ impl Worker {
         self.instance = None;
     }
 
+    /// Nothing is called soon: whoever waits may compute.
+    pub fn rest(&self) {
+        self.instance.iter().for_each(TrainerInstance::rest);
+    }
+
     /// Linear memory that its instance holds.
     pub fn memory(&self) -> u64 {
         self.instance.as_ref().map_or(0, TrainerInstance::memory)

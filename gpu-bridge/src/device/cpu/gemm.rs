@@ -259,16 +259,29 @@ unsafe fn by_panels(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, pane
             true => (packed[row % KEEP_ROWS / ROWS * pack::stride(k, ROWS)..].as_ptr(), 1, ROWS),
             false => (a.from(row, 0).data.as_ptr(), a.row, a.column),
         };
-        for column in (0..n).step_by(LANES) {
-            let (columns, column_step) = match column < in_place {
-                true => (b.from(0, column).data.as_ptr(), b.row),
-                false => (panels[(column - in_place) / LANES * pack::stride(k, LANES)..].as_ptr(), LANES),
-            };
+        let source = |column: usize| match column < in_place {
+            true => (b.from(0, column).data.as_ptr(), b.row),
+            false => (panels[(column - in_place) / LANES * pack::stride(k, LANES)..].as_ptr(), LANES),
+        };
+        let mut column = 0;
+        while column < n {
+            let (columns, column_step) = source(column);
             let from = Operands { depth: k, rows, row_stride, row_step, columns, column_step };
-            // SAFETY: a block of the target; rows and columns are packed for `k` steps, or in operands that hold them.
+            let left = n - column;
+            // SAFETY: a block of the target, or two; rows and columns are packed for `k` steps, or in operands that hold
+            // them.
             unsafe {
-                let place = to.place.add(row * to.stride + column);
-                block::multiply(count, from, Target { place, columns: LANES.min(n - column), ..to });
+                let to = Target { place: to.place.add(row * to.stride + column), ..to };
+                match (left > LANES).then(|| source(column + LANES)) {
+                    Some((second, step)) if step == column_step => {
+                        block::multiply_pair(count, from, second, Target { columns: left.min(2 * LANES), ..to });
+                        column += 2 * LANES;
+                    }
+                    _ => {
+                        block::multiply(count, from, Target { columns: left.min(LANES), ..to });
+                        column += LANES;
+                    }
+                }
             }
         }
         row += count;

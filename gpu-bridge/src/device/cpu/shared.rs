@@ -127,6 +127,10 @@ impl Device for Handle {
         self.cpu.run(op, inputs, outputs, &Run { threads, turn: Some(&call), ..*run })
     }
 
+    fn rest(&self) {
+        self.turns.rest(self.member);
+    }
+
     fn time(&self) -> Duration {
         Duration::from_nanos(self.time.load(Ordering::Relaxed))
     }

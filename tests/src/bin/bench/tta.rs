@@ -34,15 +34,15 @@ const MOST_SECONDS: f64 = 90.0;
 /// Not one of those that count, so that no candidate is chosen for its luck with them. Nor were those used to draw up
 /// the tables below, for which seeds 1 to 3 were: whoever changes a table changes the seeds.
 const SCREENING_SEED: u64 = 100;
-const SEEDS: [u64; 3] = [21, 22, 23];
+const SEEDS: [u64; 3] = [31, 32, 33];
 
 /// Most promising first: the others are cut off by its time. About as many as the others have, as the best of many is
 /// lucky more often.
 const OURS: [Candidate; 5] = [
-    Candidate { workers: 2, batch: 16, k: Some(64) },
-    Candidate { workers: 2, batch: 16, k: Some(256) },
+    Candidate { workers: 2, batch: 32, k: Some(64) },
     Candidate { workers: 4, batch: 16, k: Some(64) },
-    Candidate { workers: 8, batch: 8, k: Some(16) },
+    Candidate { workers: 2, batch: 16, k: Some(64) },
+    Candidate { workers: 8, batch: 8, k: Some(64) },
     Candidate { workers: 1, batch: 64, k: None },
 ];
 const THEIRS: [u32; 3] = [64, 128, 32];
@@ -208,7 +208,11 @@ struct Theirs {
 
 impl Theirs {
     fn start(framework: &Framework, script: &str, files: &Path) -> Result<Self> {
-        Ok(Self { name: framework.name, process: framework.start(script, &[OsStr::new(files)])? })
+        let mut process = framework.start(script, &[OsStr::new(files)])?;
+        // It starts, and reads its data, before anything is measured.
+        let nothing = json!({ "batch": THEIRS[0], "seed": SCREENING_SEED, "goal": GOAL, "epochs": 0, "seconds": 0.0 });
+        process.ask::<Run>(&nothing)?;
+        Ok(Self { name: framework.name, process })
     }
 }
 

@@ -21,7 +21,7 @@ use transform::POINTS;
 /// The side of a square of outputs.
 const SIDE: usize = 4;
 
-/// Squares that a tile transforms and multiplies at a time.
+/// Squares that a tile transforms and multiplies at a time: a pair of panels.
 const SQUARES: usize = 2 * LANES;
 
 /// Output channels that a tile computes, in panels, where there are few squares.
@@ -96,13 +96,14 @@ pub(super) fn forward(
         for point in 0..POINTS {
             for (index, row_panel) in rows.clone().enumerate() {
                 let weights = &transformed[point * weight_stride + row_panel * depth * ROWS..][..depth * ROWS];
-                for part in 0..SQUARES / LANES {
-                    if first + part * LANES >= squares.count {
-                        break;
-                    }
-                    let pixels = &pixels[(part * POINTS + point) * pixel_stride..][..depth * LANES];
-                    let mut block: Block = [[0.0; LANES]; ROWS];
-                    panel::multiply(depth, weights, pixels, &mut block);
+                let pixels = [0, 1].map(|part| &pixels[(part * POINTS + point) * pixel_stride..][..depth * LANES]);
+                let mut blocks = [[[0.0; LANES]; ROWS]; 2];
+                // The second half may be past the last square.
+                match first + LANES < squares.count {
+                    true => panel::multiply_pair(depth, weights, pixels, &mut blocks),
+                    false => panel::multiply(depth, weights, pixels[0], &mut blocks[0]),
+                }
+                for (part, block) in blocks.iter().enumerate() {
                     for (row, values) in block.iter().enumerate() {
                         let at = ((index * ROWS + row) * POINTS + point) * SQUARES + part * LANES;
                         products[at..at + LANES].copy_from_slice(values);
@@ -298,19 +299,30 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
         let (rows, columns) = (&*rows, &*columns);
         let (row_stride, column_stride) = (stride(row_panels * ROWS * count), stride(column_panels * LANES * count));
         let into = Parts::new(dw);
-        run.each(row_panels * column_panels, |tile| {
-            let (row_panel, column_panel) = (tile / column_panels, tile % column_panels);
-            let mut points: [Block; POINTS] = [[[0.0; LANES]; ROWS]; POINTS];
-            for (point, block) in points.iter_mut().enumerate() {
+        // Two panels of columns at a time.
+        let column_pairs = column_panels.div_ceil(2);
+        run.each(row_panels * column_pairs, |tile| {
+            let (row_panel, first_column) = (tile / column_pairs, tile % column_pairs * 2);
+            let second = (first_column + 1).min(column_panels - 1);
+            let mut points: [[Block; POINTS]; 2] = [[[[0.0; LANES]; ROWS]; POINTS]; 2];
+            for point in 0..POINTS {
                 let rows = &rows[point * row_stride + row_panel * count * ROWS..][..count * ROWS];
-                let columns = &columns[point * column_stride + column_panel * count * LANES..][..count * LANES];
-                panel::multiply(count, rows, columns, block);
+                let columns = [first_column, second]
+                    .map(|panel| &columns[point * column_stride + panel * count * LANES..][..count * LANES]);
+                let mut blocks = [[[0.0; LANES]; ROWS]; 2];
+                match second > first_column {
+                    true => panel::multiply_pair(count, rows, columns, &mut blocks),
+                    false => panel::multiply(count, rows, columns[0], &mut blocks[0]),
+                }
+                (points[0][point], points[1][point]) = (blocks[0], blocks[1]);
             }
-            // SAFETY: a block of channels is one tile's alone.
-            vectorized(
-                #[inline(always)]
-                || unsafe { finish_weight(geometry, &points, row_panel, column_panel, first > 0, &into) },
-            );
+            for (column_panel, points) in (first_column..=second).zip(&points) {
+                // SAFETY: a block of channels is one tile's alone.
+                vectorized(
+                    #[inline(always)]
+                    || unsafe { finish_weight(geometry, points, row_panel, column_panel, first > 0, &into) },
+                );
+            }
         })?;
     }
     Ok(())

@@ -12,7 +12,7 @@ mod avx512;
 mod tests;
 
 #[cfg(target_arch = "x86_64")]
-use avx512::multiply_avx512;
+use avx512::{multiply_avx512, multiply_pair_avx512};
 
 /// The most rows of a block.
 pub(super) const ROWS: usize = 6;
@@ -87,6 +87,35 @@ pub(super) unsafe fn multiply(count: usize, from: Operands, to: Target) {
         return by_count!(multiply_avx2);
     }
     by_count!(multiply_plain)
+}
+
+/// Computes two blocks side by side: the columns of the second lie at `second`, with the same steps. Each row's factor is
+/// read once for both, where there are registers enough.
+///
+/// # Safety
+/// As for [`multiply`], for both blocks: the target has more than [`LANES`] columns, and at most twice as many.
+#[inline]
+pub(super) unsafe fn multiply_pair(count: usize, from: Operands, second: *const f32, to: Target) {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: as promised to this function, and the features are there.
+        return unsafe {
+            match count {
+                1 => multiply_pair_avx512::<1>(from, second, to),
+                2 => multiply_pair_avx512::<2>(from, second, to),
+                3 => multiply_pair_avx512::<3>(from, second, to),
+                4 => multiply_pair_avx512::<4>(from, second, to),
+                5 => multiply_pair_avx512::<5>(from, second, to),
+                _ => multiply_pair_avx512::<ROWS>(from, second, to),
+            }
+        };
+    }
+    // SAFETY: as promised to this function.
+    unsafe {
+        multiply(count, from, Target { columns: LANES, ..to });
+        let place = to.place.add(LANES);
+        multiply(count, Operands { columns: second, ..from }, Target { place, columns: to.columns - LANES, ..to });
+    }
 }
 
 /// # Safety

@@ -1,6 +1,7 @@
 //! The inner loops with vectors of sixteen: one vector is a row of a block.
 //!
-//! Six sums are too few to keep two multipliers busy, so every second step of the depth has sums of its own.
+//! Six sums are too few to keep two multipliers busy, so every second step of the depth has sums of its own. A pair of
+//! blocks reads each row's factor once for both, and adds in the same order.
 
 use std::arch::x86_64::{
     __m512, __mmask16, _mm_add_ps, _mm_storeu_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
@@ -54,6 +55,47 @@ pub(super) unsafe fn multiply(depth: usize, mut rows: *const f32, mut columns: *
 }
 
 /// # Safety
+/// The panels have `depth` steps.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn multiply_pair(
+    depth: usize,
+    mut rows: *const f32,
+    mut columns: [*const f32; 2],
+    blocks: &mut [Block; 2],
+) {
+    let mut sums = [[[_mm512_setzero_ps(); ROWS]; 2]; 2];
+    for step in (0..depth).step_by(2) {
+        for sums in sums.iter_mut().take(depth - step) {
+            // SAFETY: within the panels, by the contract.
+            unsafe {
+                let values = columns.map(|columns| _mm512_loadu_ps(columns));
+                for row in 0..ROWS {
+                    let factor = _mm512_set1_ps(*rows.add(row));
+                    sums[0][row] = _mm512_fmadd_ps(factor, values[0], sums[0][row]);
+                    sums[1][row] = _mm512_fmadd_ps(factor, values[1], sums[1][row]);
+                }
+            }
+            rows = rows.wrapping_add(ROWS);
+            columns = columns.map(|columns| columns.wrapping_add(LANES));
+        }
+    }
+    let [even, odd] = sums;
+    for (half, block) in blocks.iter_mut().enumerate() {
+        store([even[half], odd[half]], block);
+    }
+}
+
+/// # Safety
+/// There is half of [`LANES`] elements at the offset in both halves.
+#[inline]
+#[target_feature(enable = "avx512f,avx512dq")]
+unsafe fn both_halves(halves: [*const f32; 2], offset: u32) -> __m512 {
+    // SAFETY: by the contract.
+    let [low, high] = halves.map(|half| unsafe { _mm256_loadu_ps(half.add(offset as usize)) });
+    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
+}
+
+/// # Safety
 /// The panel has as many steps as there are offsets, and at each there is half of [`LANES`] elements in both halves.
 #[target_feature(enable = "avx512f,avx512dq")]
 pub(super) unsafe fn multiply_at(mut rows: *const f32, halves: [*const f32; 2], offsets: &[u32], block: &mut Block) {
@@ -63,8 +105,7 @@ pub(super) unsafe fn multiply_at(mut rows: *const f32, halves: [*const f32; 2], 
         for ((half, &offset), sums) in pair.iter().enumerate().zip(&mut sums) {
             // SAFETY: by the contract.
             unsafe {
-                let [low, high] = halves.map(|half| _mm256_loadu_ps(half.add(offset as usize)));
-                let values = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+                let values = both_halves(halves, offset);
                 for (row, sum) in sums.iter_mut().enumerate() {
                     *sum = _mm512_fmadd_ps(_mm512_set1_ps(*rows.add(half * ROWS + row)), values, *sum);
                 }
@@ -75,8 +116,7 @@ pub(super) unsafe fn multiply_at(mut rows: *const f32, halves: [*const f32; 2], 
     for &offset in last {
         // SAFETY: by the contract.
         unsafe {
-            let [low, high] = halves.map(|half| _mm256_loadu_ps(half.add(offset as usize)));
-            let values = _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high);
+            let values = both_halves(halves, offset);
             for (row, sum) in sums[0].iter_mut().enumerate() {
                 *sum = _mm512_fmadd_ps(_mm512_set1_ps(*rows.add(row)), values, *sum);
             }

@@ -194,14 +194,14 @@ fn fold(
             #[inline(always)]
             || {
                 windows.count_columns(columns);
-                for (y, row) in y.chunks_exact_mut(pooled_width).zip(tile) {
-                    let plane = &x[row / pooled_height * height * width..][..height * width];
-                    let row = row % pooled_height;
+                let (mut plane, mut row) = (tile.start / pooled_height, tile.start % pooled_height);
+                for y in y.chunks_exact_mut(pooled_width) {
+                    let x = &x[plane * height * width..][..height * width];
                     if windows.quarters() {
-                        fold_quarters(&plane[2 * row * width..][..2 * width], y, f);
+                        fold_quarters(&x[2 * row * width..][..2 * width], y, f);
                     } else {
                         let rows = windows.rows(row).range;
-                        fold_rows(&plane[rows.start * width..rows.end * width], line, f);
+                        fold_rows(&x[rows.start * width..rows.end * width], line, f);
                         if three.window == windows.window {
                             fold_line(&three, line, parted, y, start, f);
                         } else {
@@ -209,6 +209,10 @@ fn fold(
                         }
                     }
                     finish(windows.counted(&windows.rows(row)), columns, y);
+                    row += 1;
+                    if row == pooled_height {
+                        (plane, row) = (plane + 1, 0);
+                    }
                 }
             },
         );
@@ -220,9 +224,33 @@ fn fold(
 fn fold_quarters(rows: &[f32], y: &mut [f32], f: impl Fn(f32, f32) -> f32) {
     let (upper, lower) = rows.split_at(rows.len() / 2);
     let (upper, lower) = (upper.as_chunks::<2>().0, lower.as_chunks::<2>().0);
-    for ((y, upper), lower) in y.iter_mut().zip(upper).zip(lower) {
-        *y = f(f(upper[0], upper[1]), f(lower[0], lower[1]));
+    for at in blocks(y.len()) {
+        fold_quarter_block::<BLOCK>(&upper[at..], &lower[at..], &mut y[at..], &f);
     }
+    if y.len() == BLOCK / 2 {
+        fold_quarter_block::<{ BLOCK / 2 }>(upper, lower, y, &f);
+    } else if y.len() < BLOCK {
+        for ((y, upper), lower) in y.iter_mut().zip(upper).zip(lower) {
+            *y = fold_quarter(*upper, *lower, &f);
+        }
+    }
+}
+
+#[inline(always)]
+fn fold_quarter_block<const SIZE: usize>(
+    upper: &[[f32; 2]],
+    lower: &[[f32; 2]],
+    y: &mut [f32],
+    f: &impl Fn(f32, f32) -> f32,
+) {
+    let (upper, lower): ([_; SIZE], [_; SIZE]) = (block(upper), block(lower));
+    let folded: [_; SIZE] = std::array::from_fn(|lane| fold_quarter(upper[lane], lower[lane], f));
+    y[..SIZE].copy_from_slice(&folded);
+}
+
+#[inline(always)]
+fn fold_quarter(upper: [f32; 2], lower: [f32; 2], f: &impl Fn(f32, f32) -> f32) -> f32 {
+    f(f(upper[0], upper[1]), f(lower[0], lower[1]))
 }
 
 /// All rows into one line.

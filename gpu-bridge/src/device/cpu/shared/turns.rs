@@ -185,6 +185,15 @@ impl Turns {
         state.kept.push(Kept { member, cores, since: now, until });
     }
 
+    /// The member's next call is not to come soon: what is kept for it is free.
+    pub fn rest(&self, member: Member) {
+        let mut state = self.lock();
+        if let Some(kept) = state.take_kept(member) {
+            state.release(member, kept.cores);
+            self.dispatch(&mut state);
+        }
+    }
+
     /// A call that gives way: its cores are free, and it waits for others.
     pub fn give_up(&self, state: &mut State, ticket: &Arc<Ticket>) {
         state.free += ticket.cores;

@@ -60,3 +60,39 @@ fn all_kernels_of_this_machine_agree() {
     compare::<5>();
     compare::<ROWS>();
 }
+
+/// Two blocks side by side, and each by itself.
+fn compare_pair(count: usize) {
+    for depth in [0, 1, 2, 7, 40] {
+        for (columns, accumulate) in [(2 * LANES, false), (2 * LANES, true), (LANES + 1, false), (LANES + 11, true)] {
+            let (a, b) = (numbers(count * 64, 1), numbers(2 * 64 * LANES, 2));
+            let (low, high) = b.split_at(64 * LANES);
+            let from = Operands {
+                depth,
+                rows: a.as_ptr(),
+                row_stride: 64,
+                row_step: 1,
+                columns: low.as_ptr(),
+                column_step: LANES,
+            };
+            let (mut pair, mut single) = (numbers(count * 40, 3), numbers(count * 40, 3));
+            let to = Target { place: pair.as_mut_ptr(), stride: 40, columns, scale: 0.5, accumulate };
+            // SAFETY: operands and target are as large as these sizes say.
+            unsafe { multiply_pair(count, from, high.as_ptr(), to) };
+            for (half, columns) in [LANES, columns - LANES].into_iter().enumerate() {
+                let from = Operands { columns: [low, high][half].as_ptr(), ..from };
+                let place = single[half * LANES..].as_mut_ptr();
+                // SAFETY: as above.
+                unsafe { multiply(count, from, Target { place, columns, ..to }) };
+            }
+            for (index, (found, wanted)) in pair.iter().zip(&single).enumerate() {
+                assert_eq!(found, wanted, "{count} rows, {columns} columns, depth {depth}, element {index}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pair_is_two_blocks() {
+    (1..=ROWS).for_each(compare_pair);
+}
