@@ -65,14 +65,14 @@ pub(super) unsafe fn multiply_pair(
 ) {
     let mut sums = [[[_mm512_setzero_ps(); ROWS]; 2]; 2];
     for step in (0..depth).step_by(2) {
-        for sums in sums.iter_mut().take(depth - step) {
+        for [low, high] in sums.iter_mut().take(depth - step) {
             // SAFETY: within the panels, by the contract.
             unsafe {
                 let values = columns.map(|columns| _mm512_loadu_ps(columns));
-                for row in 0..ROWS {
+                for (row, (low, high)) in low.iter_mut().zip(high).enumerate() {
                     let factor = _mm512_set1_ps(*rows.add(row));
-                    sums[0][row] = _mm512_fmadd_ps(factor, values[0], sums[0][row]);
-                    sums[1][row] = _mm512_fmadd_ps(factor, values[1], sums[1][row]);
+                    *low = _mm512_fmadd_ps(factor, values[0], *low);
+                    *high = _mm512_fmadd_ps(factor, values[1], *high);
                 }
             }
             rows = rows.wrapping_add(ROWS);

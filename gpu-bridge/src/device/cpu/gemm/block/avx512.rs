@@ -46,15 +46,15 @@ pub(super) unsafe fn multiply_pair_avx512<const COUNT: usize>(from: Operands, se
     let mut columns = [from.columns, second];
     let double = std::hint::black_box(2 * from.row_stride);
     for step in (0..from.depth).step_by(2) {
-        for sums in sums.iter_mut().take(from.depth - step) {
+        for [low, high] in sums.iter_mut().take(from.depth - step) {
             // SAFETY: within the operands, by the contract. The pointers may end one step behind them, unread.
             unsafe {
                 let values = columns.map(|columns| _mm512_loadu_ps(columns));
-                for row in 0..COUNT {
+                for (row, (low, high)) in low.iter_mut().zip(high).enumerate() {
                     let offset = [0, from.row_stride, double][row % 3];
                     let factor = _mm512_set1_ps(*halves[row / 3].add(offset));
-                    sums[0][row] = _mm512_fmadd_ps(factor, values[0], sums[0][row]);
-                    sums[1][row] = _mm512_fmadd_ps(factor, values[1], sums[1][row]);
+                    *low = _mm512_fmadd_ps(factor, values[0], *low);
+                    *high = _mm512_fmadd_ps(factor, values[1], *high);
                 }
             }
             halves = halves.map(|rows| rows.wrapping_add(from.row_step));
