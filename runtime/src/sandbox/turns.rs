@@ -44,6 +44,10 @@ const KEPT: Duration = Duration::from_millis(2);
 /// How long it does while only workers of the same job wait: they wait for each other in any case.
 const KEPT_FROM_PEERS: Duration = Duration::from_millis(16);
 
+/// By how much a share must have run less far than the next in line to have its turn kept while it waits for others.
+/// Less would leave cores idle between shares of the same weight.
+const OWED_NS: u64 = 2_000_000;
+
 /// How long a kept turn may be idle before it goes to the next.
 const IDLE: Duration = Duration::from_millis(1);
 
@@ -191,11 +195,16 @@ impl Turns {
         age >= KEPT_FROM_PEERS || age >= KEPT && kept_from_others()
     }
 
-    /// The share's next call is not to come soon: a turn that it keeps goes to the next.
+    /// The share's next call is not to come at once: a turn that it keeps goes to the next, unless the share is owed much
+    /// more. Whoever waits for others after every step would else lose its turn each time, whatever it weighs.
     pub fn give_up(&self, share: &Arc<Share>) {
         let next = {
             let mut state = self.state();
-            state.kept_by(share).and_then(|index| state.end(index))
+            match state.kept_by(share) {
+                Some(_) if state.is_owed_more(share) => None,
+                Some(index) => state.end(index),
+                None => None,
+            }
         };
         if let Some(waker) = next {
             waker.wake();
@@ -286,6 +295,12 @@ impl State {
             turn.kept = Some(Kept { by: share.clone(), since: Instant::now() });
         }
         keeps
+    }
+
+    /// Whether the share has run so much less far than the next in line, of another team, that it is worth waiting for.
+    fn is_owed_more(&self, share: &Share) -> bool {
+        let Some((&(start, _), next)) = self.waiting.first_key_value() else { return false };
+        next.keeps != share.keeps && share.virtual_time.load(Relaxed).saturating_add(OWED_NS) < start
     }
 
     /// The share that keeps a turn uses it again.
@@ -577,6 +592,24 @@ mod tests {
         let Poll::Ready(turn) = other.line.poll_turn(&mut context) else { panic!("the turn was given up") };
         other.line.end_turn(turn, Waker::noop());
         assert_eq!(turns.state().free, 1);
+    }
+
+    #[test]
+    fn a_share_that_is_owed_much_more_is_waited_for() {
+        let (turns, tenant) = (Turns::new(1), tenant("a"));
+        let share = Share::of_worker(Share::ORDINARY, TeamId::next());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut owed = wants_turns(&turns, &tenant, &share);
+        let mut ahead = wants_turns(&turns, &tenant, &tenant.share);
+        let Poll::Ready(turn) = owed.line.poll_turn(&mut context) else { panic!("the turn was free") };
+        tenant.share.virtual_time.store(EXPECTED_NS + 2 * OWED_NS, Relaxed);
+        assert!(ahead.line.poll_turn(&mut context).is_pending());
+        owed.line.end_turn(turn, Waker::noop());
+        turns.give_up(&share);
+        assert!(ahead.line.poll_turn(&mut context).is_pending(), "it is owed more");
+        share.virtual_time.store(2 * OWED_NS, Relaxed);
+        turns.give_up(&share);
+        assert!(ahead.line.poll_turn(&mut context).is_ready(), "it is not owed so much any more");
     }
 
     #[test]
