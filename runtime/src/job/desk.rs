@@ -56,6 +56,7 @@ impl Desk {
         let lease = leases.next().ok_or(WorkerError::Device(PoolError::Empty))?;
         let context = common.context(&lease);
         let worker = Worker::start(common.setup(context)).await?;
+        worker.rest();
         let born = match (who, worker.declared()) {
             (Who { worker: 0, .. }, Some(declared)) => Some(Box::new(Born {
                 plan: declared.plan().clone(),

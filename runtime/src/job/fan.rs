@@ -174,6 +174,7 @@ async fn compute(
     outbox: mpsc::UnboundedSender<Result<Computed, WorkerError>>,
 ) -> Result<(), WorkerError> {
     let mut worker = Worker::start(common.setup(common.context(&lease))).await?;
+    worker.rest();
     let mut kept: Option<(Cursor, Feed)> = None;
     while let Some((at, model)) = inbox.recv().await {
         if common.lifetime.is_some_and(|lifetime| worker.age() >= lifetime) {
