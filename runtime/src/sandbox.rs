@@ -290,6 +290,7 @@ async fn run(
         Ok(Err(error)) => Err(failure(&error, store.data(), &limits)),
         Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
     };
+    let result = result.map_err(|error| after_deadline(error, started + wall, quota.wall_ms));
     let memory = store.data().meter.held();
     // The guest's memory goes first: the answer takes its place.
     drop(store);
@@ -322,6 +323,16 @@ fn failure(error: &wasmtime::Error, state: &HostState, limits: &SandboxLimits) -
         log.write(Level::Error, &format!("{error:?}"));
     }
     failure
+}
+
+/// At the deadline the kernels of a call are stopped: what a guest then makes of their error is not its own doing.
+fn after_deadline(error: InvokeError, deadline: Instant, wall_ms: u64) -> InvokeError {
+    match error {
+        InvokeError::Function { .. } | InvokeError::Trap { .. } if Instant::now() >= deadline => {
+            InvokeError::Limit(LimitHit::Wall(wall_ms))
+        }
+        error => error,
+    }
 }
 
 /// What happens at each epoch: limits are looked at, and other guests get their turn.

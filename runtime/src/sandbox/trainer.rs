@@ -146,7 +146,10 @@ macro_rules! call {
         match answer {
             Ok(_) if Instant::now() > deadline => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
             Ok(answer) => Ok(answer),
-            Err(error) => Err(super::failure(&error, $self.store.data(), &$self.limits)),
+            Err(error) => {
+                let error = super::failure(&error, $self.store.data(), &$self.limits);
+                Err(super::after_deadline(error, deadline, quota.wall_ms))
+            }
         }
     }};
 }
