@@ -87,7 +87,7 @@ pub fn short_operations_share_by_weight(device: Arc<dyn Shared>) {
 
 /// In every window, however busy the machine is: the device's own time passes only while it works. Where the cores act as
 /// a GPU, its time is the wall's and passes for other programs too, now for one lease and now for the other: so there,
-/// one window will do.
+/// work may be further off in fewer than half of the windows. Time may not.
 fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
     let _alone = alone();
     let (threads, kind) = (device.info().threads, device.info().kind);
@@ -117,8 +117,9 @@ fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
         }
         drop(stop_at_the_end);
         let close = |ratio: f64| (ratio / 3.0 - 1.0).abs() <= TOLERANCE;
-        let mut fits = found.iter().map(|&(work, time)| close(work) && close(time));
-        let fair = if kind == Kind::Software { fits.any(|fits| fits) } else { fits.all(|fits| fits) };
+        let fitting = found.iter().filter(|(work, _)| close(*work)).count();
+        let least = if kind == Kind::Software { WINDOWS / 2 + 1 } else { WINDOWS };
+        let fair = fitting >= least && found.iter().all(|(_, time)| close(*time));
         assert!(fair, "weights 1 and 3, but work and device time stood at {found:?}");
     });
 }

@@ -35,8 +35,8 @@ mod tests;
 const EXPECTED_NS: u64 = 1_000_000;
 
 /// What a share that was idle for a moment, between two calls of a worker's say, may still be owed: what others had
-/// meanwhile, up to this.
-const CREDIT_NS: u64 = 10_000_000;
+/// meanwhile, up to this. A worker that waits for others after every step needs so much to get what it weighs.
+const CREDIT_NS: u64 = 50_000_000;
 
 /// How long a turn may take before another guest is let in beside it.
 const OVERDUE: Duration = Duration::from_millis(10);
@@ -49,7 +49,7 @@ const KEPT_FROM_PEERS: Duration = Duration::from_millis(16);
 
 /// By how much a share must have run less far than the next in line to have its turn kept while it waits for others.
 /// Less would leave cores idle between shares of the same weight.
-const OWED_NS: u64 = 2_000_000;
+const OWED_NS: u64 = 1_000_000;
 
 /// How long a kept turn may be idle before it goes to the next.
 const IDLE: Duration = Duration::from_millis(1);
@@ -116,7 +116,7 @@ struct State {
     reserves: usize,
     arrivals: u64,
     /// The start of the latest turn, in virtual time. A share that was idle starts from a little before it, not from
-    /// its past.
+    /// its past, and a new one from here: nothing is owed to it yet.
     now: u64,
     waiting: BTreeMap<Place, Waiting>,
     granted: HashSet<Place>,
@@ -239,7 +239,9 @@ impl State {
     /// The share's next start, and the provisional charge for it. Only called with the state locked, which is what
     /// orders the share's virtual time.
     fn book(&mut self, share: &Share) -> Place {
-        let start = share.virtual_time.load(Relaxed).max(self.now.saturating_sub(CREDIT_NS));
+        let had = share.virtual_time.load(Relaxed);
+        let is_new = had == 0;
+        let start = if is_new { self.now } else { had.max(self.now.saturating_sub(CREDIT_NS)) };
         share.virtual_time.store(start.saturating_add(share.scaled(EXPECTED_NS)), Relaxed);
         self.arrivals += 1;
         (start, self.arrivals)

@@ -87,8 +87,8 @@ fn only_a_gpu_that_is_there_can_be_reset() -> Result<()> {
 /// Epochs that the smaller of two jobs does while they are compared.
 const COMPARED: u64 = 30;
 
-/// The job of twice the memory is at least so many times as fast.
-fn twice_the_memory_is_faster(way: Value, least: f64) -> Result<()> {
+/// The job of twice the memory is at least 1.7 times as fast.
+fn twice_the_memory_is_faster(way: Value) -> Result<()> {
     let node = Options::default().dev().set("devices", "cpu").start()?;
     let client = node.anybody();
     prepare(&client)?;
@@ -106,24 +106,24 @@ fn twice_the_memory_is_faster(way: Value, least: f64) -> Result<()> {
     let after = epochs()?;
     let [small, large] = [0, 1].map(|job| (after[job] - before[job]) as f64);
     println!("{small} and {large} epochs: {:.2}x", large / small);
-    ensure!(large >= least * small, "{large} epochs beside {small}");
+    ensure!(large >= 1.7 * small, "{large} epochs beside {small}");
     Ok(())
 }
 
 /// Two threads each, so that the device shares its time between them.
 #[test]
 fn twice_the_memory_is_nearly_twice_the_speed_of_a_worker_alone() -> Result<()> {
-    twice_the_memory_is_faster(json!({ "workers": 1 }), 1.7)
+    twice_the_memory_is_faster(json!({ "workers": 1 }))
 }
 
 /// More workers than cores, so that the sandbox shares its turns between them.
 #[test]
 fn twice_the_memory_is_nearly_twice_the_speed_of_many_workers() -> Result<()> {
-    twice_the_memory_is_faster(json!({ "workers": 4, "k": "epoch" }), 1.7)
+    twice_the_memory_is_faster(json!({ "workers": 4, "k": "epoch" }))
 }
 
-/// They wait for each other after every step, and leave much of what they are owed.
+/// They wait for each other after every step, and are owed what others have meanwhile.
 #[test]
-fn twice_the_memory_is_faster_for_workers_in_step() -> Result<()> {
-    twice_the_memory_is_faster(json!({ "workers": 2, "rule": "gradient-average" }), 1.2)
+fn twice_the_memory_is_nearly_twice_the_speed_of_workers_in_step() -> Result<()> {
+    twice_the_memory_is_faster(json!({ "workers": 2, "rule": "gradient-average" }))
 }
