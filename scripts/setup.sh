@@ -57,6 +57,11 @@ software_gpu() {
     apt_install "a software GPU" mesa-vulkan-drivers
 }
 
+# The server only: Debian's package of that name would also start one, which nobody here uses.
+redis_server() {
+    install_packages redis-server redis-server redis-tools
+}
+
 # The Python libraries whose files the tests read.
 python_libraries() {
     install_packages python3 python3
@@ -191,6 +196,7 @@ test_tools() {
     install_packages curl curl ca-certificates
     install_packages jq jq
     install_packages wrk wrk
+    redis_server
     software_gpu
     python_libraries
 }

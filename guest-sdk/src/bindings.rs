@@ -21,6 +21,7 @@ wit_bindgen::generate!({
             import weft:train/model@0.1.0;
             import weft:train/data@0.1.0;
             import weft:train/training@0.1.0;
+            import weft:train/params@0.1.0;
         }
     ",
     world: "weft:sdk/imports",
@@ -29,7 +30,7 @@ wit_bindgen::generate!({
     },
     generate_all,
     additional_derives: [PartialEq],
-    additional_derives_ignore: ["csr", "step-report", "metric"],
+    additional_derives_ignore: ["csr", "step-report", "metric", "versioned", "peer-value"],
 });
 
 pub mod task {
@@ -45,6 +46,7 @@ pub mod task {
             "weft:train/job@0.1.0": crate::bindings::weft::train::job,
             "weft:train/tensor@0.1.0": crate::bindings::weft::train::tensor,
             "weft:train/kernels@0.1.0": crate::bindings::weft::train::kernels,
+            "weft:train/params@0.1.0": crate::bindings::weft::train::params,
         },
         runtime_path: "::weft_sdk::__private::wit_bindgen::rt",
         default_bindings_module: "::weft_sdk::bindings::task",

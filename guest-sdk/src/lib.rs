@@ -23,6 +23,7 @@
 //!   choose, [`model`] what it declares, [`data`] what it learns from.
 //! - [`Tensor`]: arrays of numbers on the host's device, and all that is computed with them.
 //! - [`nn`], [`loss`], [`optim`], [`metric`]: layers, and what else a model is trained with.
+//! - [`params`]: the parameter store, for tasks.
 //! - [`Error`], [`Result`] and [`Context`]: how a function fails; `?` takes any error.
 //! - [`job`]: the run it is part of; [`debug!`], [`info!`], [`warn!`] and [`error!`] write to its log.
 //!
@@ -53,6 +54,7 @@ pub mod native;
 pub mod nn;
 pub mod optim;
 mod panic;
+pub mod params;
 mod task;
 pub mod tensor;
 pub mod trainer;

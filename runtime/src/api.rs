@@ -28,6 +28,7 @@ mod jobs;
 mod logs;
 mod models;
 mod operations;
+mod params;
 pub mod problem;
 mod request;
 mod tenants;
@@ -48,6 +49,7 @@ use problem::{ApiError, Kind};
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
+        params::list, params::get, params::set, params::delete, params::delete_all,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
@@ -110,6 +112,8 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/v1/jobs/{name}/resume", post(jobs::resume))
         .route("/v1/jobs/{name}/workers/{worker}/kill", post(jobs::kill_worker))
         .route("/v1/jobs/{name}/infer", post(jobs::infer))
+        .route("/v1/params", get(params::list).delete(params::delete_all))
+        .route("/v1/params/{*name}", get(params::get).put(params::set).delete(params::delete))
         .route("/v1/usage", get(tenants::usage))
         .route("/v1/tenants", post(tenants::create).get(tenants::list))
         .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))

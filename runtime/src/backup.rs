@@ -3,6 +3,7 @@
 //! ```text
 //! weft-backup.json   the format
 //! metadata.json      every record but those of compiled artifacts, which are made again
+//! params/snapshot    the node's own parameter store; what is in a Redis is not carried over
 //! blobs/HEX          each component, block, model and checkpoint, under its digest
 //! complete           comes last, so that an archive that was cut off is noticed
 //! ```
@@ -26,11 +27,13 @@ use crate::data_dir::DataDir;
 use crate::digest::Digest;
 use crate::meta::{Entry, Metadata};
 use crate::node::{Identity, Node};
+use crate::params::embedded::disk;
 
 const FORMAT: u32 = 1;
 const PIECE: usize = 64 << 10;
 const HEAD: &str = "weft-backup.json";
 const RECORDS: &str = "metadata.json";
+const PARAMS: &str = "params/snapshot";
 const END: &str = "complete";
 /// Records that are not carried over: they belong to one machine's engine.
 const LEFT_OUT: &str = "artifacts";
@@ -55,9 +58,11 @@ pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Re
     let (pieces, received) = mpsc::channel(4);
     let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.hold().await);
     let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
+    node.params.save().await?;
+    let params = node.params_snapshot()?;
     tokio::task::spawn_blocking(move || {
         let _held = held;
-        let written = write(&node, &records, Pieces(pieces.clone()));
+        let written = write(&node, &records, params, Pieces(pieces.clone()));
         if let Err(error) = written {
             // Breaks the answer off, so that the reader notices.
             pieces.blocking_send(Err(error)).ok();
@@ -66,12 +71,16 @@ pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Re
     Ok(stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))
 }
 
-fn write(node: &Node, records: &[Entry], output: Pieces) -> io::Result<()> {
+fn write(node: &Node, records: &[Entry], params: Option<File>, output: Pieces) -> io::Result<()> {
     let mut archive = tar::Builder::new(io::BufWriter::with_capacity(PIECE, output));
     let created_ms = crate::clock::unix_ms();
     let head = Head { format: FORMAT, weft: env!("CARGO_PKG_VERSION").to_owned(), created_ms };
     append(&mut archive, HEAD, &serde_json::to_vec(&head)?)?;
     append(&mut archive, RECORDS, &serde_json::to_vec(records)?)?;
+    if let Some(params) = params {
+        let size = params.metadata()?.len();
+        archive.append_data(&mut header(size), PARAMS, params.take(size))?;
+    }
     let runtime = Handle::current();
     let mut digests = node.catalog.digests();
     digests.extend(node.registry.all_digests());
@@ -161,6 +170,11 @@ pub fn restore(file: &Path, data_dir: &Path, place: &BlobPlace) -> anyhow::Resul
                 let owner = Identity::in_records(&mut found)?.id;
                 blobs = Some(runtime.block_on(Blobs::start(place, data.blobs(), data.staging(), &owner))?);
                 records = Some(found);
+            }
+            PARAMS => {
+                let staged = data.staging().join("params");
+                summary.bytes += io::copy(&mut entry, &mut File::create(&staged)?)?;
+                publish_file(&staged, &disk::snapshot_path(&data.params()))?;
             }
             END => complete = true,
             blob => {

@@ -31,6 +31,7 @@ mod model;
 mod new;
 mod node;
 mod output;
+mod params;
 mod profile;
 mod sse;
 mod tenant;
@@ -130,6 +131,9 @@ enum Verb {
     TrainLocal(train_local::TrainLocalArgs),
     /// Use a trained model on samples: a job's, or one on this machine
     Infer(Box<infer::InferArgs>),
+    /// Look at values of the parameter store, and delete them
+    #[command(subcommand)]
+    Params(params::ParamsVerb),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -196,6 +200,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
+        Verb::Params(verb) => params::run(verb, &global.client()?, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

@@ -11,6 +11,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use crate::blob::BlobPlace;
+use crate::params::StoreAddress;
 use crate::sandbox::{CompileLimits, SandboxLimits};
 use crate::tenant::Quota;
 use crate::units::{Size, Span};
@@ -42,7 +43,7 @@ macro_rules! settings {
         #[derive(Args, Clone, Debug, Default, Deserialize)]
         #[serde(default, deny_unknown_fields)]
         pub struct Options {
-            $($(#[doc = $doc])+ #[arg(long, env = $variable, value_name = "VALUE")] pub $name: Option<$type>,)+
+            $($(#[doc = $doc])+ #[arg(long, env = $variable, hide_env_values = true, value_name = "VALUE")] pub $name: Option<$type>,)+
             /// Limits of new tenants, by name; only in the file.
             #[arg(skip)]
             pub quota: Option<Quota>,
@@ -122,6 +123,13 @@ settings! {
     s3_endpoint ("WEFT_S3_ENDPOINT"): String = String::new(),
     /// The region of S3; empty for `AWS_REGION`, or else us-east-1.
     s3_region ("WEFT_S3_REGION"): String = String::new(),
+    /// Where parameters are kept: empty for this node's memory and data directory, or a Redis that nodes share:
+    /// redis://[USER:PASSWORD@]HOST:PORT[/DB], rediss:// with TLS, redis+cluster://HOST:PORT,HOST:PORT for a cluster.
+    params_store ("WEFT_PARAMS_STORE"): StoreAddress = StoreAddress::default(),
+    /// PEM file with an authority to trust for `params_store`, beside the system's.
+    params_ca_cert ("WEFT_PARAMS_CA_CERT"): PathBuf = PathBuf::new(),
+    /// How often this node's own parameters are written to disk; what was set as durable is there at once.
+    params_snapshot_every ("WEFT_PARAMS_SNAPSHOT_EVERY"): Span = Span(Duration::from_secs(30)),
     /// Devices that functions may compute on: all, none, or names as `weft devices` lists them, as in cpu,gpu:0;
     /// gpu:0*2 opens one twice, to try out what several do
     devices ("WEFT_VISIBLE_DEVICES"): String = "all".to_owned(),
@@ -244,6 +252,7 @@ impl Settings {
             ("body_timeout", self.body_timeout),
             ("write_timeout", self.write_timeout),
             ("queue_timeout", self.queue_timeout),
+            ("params_snapshot_every", self.params_snapshot_every),
         ] {
             if span.0.is_zero() {
                 return invalid(setting, "must be longer than 0");

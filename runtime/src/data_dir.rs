@@ -5,6 +5,7 @@
 //! lock            held by the node that is running
 //! meta.redb       records: tenants, keys, functions, usage, logs
 //! blobs/          components as they were uploaded, unless they are in a bucket
+//! params/         the parameter store: its snapshot and journal, or what is known of the Redis that it is in
 //! artifacts/      the same, compiled for this machine; can be deleted at any time while no node runs
 //! staging/        files in the making; emptied at start
 //! ```
@@ -64,7 +65,7 @@ impl DataDir {
         if directory.staging().exists() {
             fs::remove_dir_all(directory.staging()).map_err(failed("staging"))?;
         }
-        for folder in [directory.staging(), directory.blobs(), directory.artifacts()] {
+        for folder in [directory.staging(), directory.blobs(), directory.artifacts(), directory.params()] {
             fs::create_dir_all(folder).map_err(failed("cannot be created"))?;
         }
         Ok(directory)
@@ -80,6 +81,10 @@ impl DataDir {
 
     pub fn blobs(&self) -> PathBuf {
         self.root.join("blobs")
+    }
+
+    pub fn params(&self) -> PathBuf {
+        self.root.join("params")
     }
 
     pub fn artifacts(&self) -> PathBuf {

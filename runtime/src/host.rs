@@ -13,6 +13,7 @@ pub mod data;
 mod job;
 mod kernels;
 mod model;
+pub mod params;
 pub mod tensor;
 mod wasi;
 
@@ -38,8 +39,14 @@ mod task {
     wasmtime::component::bindgen!({
         path: "../wit",
         world: "task",
+        imports: {
+            "weft:train/params.open": trappable,
+            "weft:train/params": async | trappable,
+            default: trappable,
+        },
         exports: { default: async },
         with: {
+            "weft:train/params.bucket": crate::params::Bucket,
             "weft:train/types": super::bindings::weft::train::types,
             "weft:train/job": super::bindings::weft::train::job,
             "weft:train/tensor": super::bindings::weft::train::tensor,
@@ -58,6 +65,8 @@ pub struct HostState {
     pub job: JobState,
     pub compute: tensor::Compute,
     pub training: data::Training,
+    /// A trainer has none.
+    pub params: Option<params::Params>,
     handles: ResourceTable,
     /// Made when a guest first asks for it; most never do.
     wasi: Option<Box<WasiCtx>>,
@@ -67,7 +76,15 @@ impl HostState {
     pub fn new(meter: Meter, job: JobState) -> Self {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(MAX_HANDLES);
-        Self { meter, job, compute: Default::default(), training: Default::default(), handles, wasi: None }
+        Self {
+            meter,
+            job,
+            compute: Default::default(),
+            training: Default::default(),
+            params: None,
+            handles,
+            wasi: None,
+        }
     }
 }
 
@@ -83,6 +100,7 @@ pub fn linker(engine: &Engine) -> Result<Linker<HostState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     Trainer::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
+    task::weft::train::params::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
     Ok(linker)
 }
 

@@ -11,6 +11,7 @@
 //! - [`catalog`]: uploads become data sets and models
 //! - [`dataset`]: files in, shards and batches out
 //! - [`model`]: what training leaves behind, as files that other tools open
+//! - [`params`]: the parameter store: weights by name, exchanged between workers
 //! - [`job`]: training jobs: workers, rounds, checkpoints, history
 //! - [`sync`]: how what workers compute becomes one model; pure
 //! - [`train`]: a trainer, a data set and a device in, a model out
@@ -44,6 +45,7 @@ pub mod metrics;
 pub mod model;
 pub mod names;
 pub mod node;
+pub mod params;
 pub mod registry;
 pub mod sandbox;
 pub mod server;

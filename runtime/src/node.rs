@@ -27,11 +27,13 @@ use crate::logs::{LogSink, Logs};
 use crate::meta::{Batch, MetaError, Metadata};
 use crate::metrics::{Metrics, Occupancy};
 use crate::names::Name;
+use crate::params::ParamStore;
 use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
 use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, Permit, Sandbox};
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
 mod identity;
+mod parameters;
 
 pub use identity::{Identity, IdentityError};
 
@@ -70,6 +72,7 @@ pub struct Node {
     pub registry: Registry,
     pub catalog: Catalog,
     pub jobs: Jobs,
+    pub params: Arc<dyn ParamStore>,
     pub logs: Logs,
     pub metrics: Metrics,
     pub blobs: Arc<Blobs>,
@@ -87,7 +90,7 @@ pub struct Node {
     pub(crate) stopping: Arc<AtomicBool>,
     draining: watch::Sender<bool>,
     active: watch::Sender<usize>,
-    _data: DataDir,
+    data: DataDir,
 }
 
 /// An answered invocation.
@@ -147,6 +150,7 @@ impl Node {
         let sandbox = Arc::new(Sandbox::new(settings.sandbox())?);
         let memory = Account::new("max_memory", settings.memory(), None);
         let tenants = Tenants::load(metadata.clone(), memory.clone())?;
+        let params = parameters::open(&settings, &data, &tenants).await?;
         let compiler = Compiler::new(this_program()?, settings.compile());
         let registry = Registry::load(
             metadata.clone(),
@@ -193,6 +197,7 @@ impl Node {
             registry,
             catalog,
             jobs,
+            params,
             logs,
             metrics: Metrics::default(),
             blobs,
@@ -209,10 +214,11 @@ impl Node {
             stopping: Arc::default(),
             draining: watch::channel(false).0,
             active: watch::channel(0).0,
-            _data: data,
+            data,
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
+        tokio::spawn(parameters::keep(Arc::downgrade(&node)));
         tokio::spawn({
             let node = node.clone();
             async move { node.resume_unfinished().await }
@@ -337,7 +343,8 @@ impl Node {
             false => None,
         };
         let context = leased.as_ref().map(|leased| leased.context.clone());
-        let call = Call { tenant: tenant.clone(), request, charge, facts, log, context };
+        let params = Some(self.params.clone());
+        let call = Call { tenant: tenant.clone(), request, charge, facts, log, context, params };
         let finished = self.sandbox.invoke(&loaded, call, permit).await;
         self.metrics.count_invocation(finished.result.as_ref().err(), &finished.spent);
         let receipt = Receipt { invocation, version: function.active, seed, spent: finished.spent };
@@ -365,6 +372,7 @@ impl Node {
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
         let records = records.and(self.jobs.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
+        self.forget_params(&tenant).await;
         self.jobs.forget(tenant.id).await?;
         self.catalog.forget(tenant.id, catalog).await?;
         Ok(self.registry.forget(tenant.id, functions).await?)

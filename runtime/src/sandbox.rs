@@ -15,9 +15,11 @@ use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 use weft_gpu::{Cancel, Context};
 
+use crate::host::params::Params;
 use crate::host::tensor::{Compute, MAX_TENSORS};
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
 use crate::logs::{Level, LogSink};
+use crate::params::ParamStore;
 use crate::tenant::{Charge, OverLimit, Spent, Tenant};
 
 mod compile_child;
@@ -94,6 +96,8 @@ pub struct Call {
     pub log: LogSink,
     /// Where it computes, if it does.
     pub context: Option<Context>,
+    /// Where it keeps parameters, if it may.
+    pub params: Option<Arc<dyn ParamStore>>,
 }
 
 /// What a function answered, with its bytes counted.
@@ -250,7 +254,7 @@ async fn run(
     clock: Arc<TurnClock>,
     watched: Option<Arc<ticker::Watched>>,
 ) -> Finished {
-    let Call { tenant, request, mut charge, facts, log, context } = call;
+    let Call { tenant, request, mut charge, facts, log, context, params } = call;
     let quota = tenant.quota();
     let started = Instant::now();
     let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
@@ -260,11 +264,13 @@ async fn run(
         true => ("instance_memory", quota.instance_memory),
         false => ("max_instance_memory", limits.memory),
     };
+    let params = params.map(|store| Params { store, tenant: tenant.clone() });
     let meter = Meter::new(tenant.clone(), memory);
     let bytes_in = request.body.len() as u64;
     let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
     let seed = job.facts.seed;
     let mut state = HostState::new(meter, job);
+    state.params = params;
     if let Some(context) = context {
         state.compute = Compute::on(context);
         state.compute.draws.seed = seed;

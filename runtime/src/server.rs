@@ -99,6 +99,7 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
         () = told_to_stop() => {}
     }
     node.flush().await?;
+    node.params.save().await?;
     tracing::info!("stopped");
     Ok(())
 }

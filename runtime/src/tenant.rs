@@ -104,6 +104,8 @@ pub struct Tenant {
     pub ledger: Ledger,
     /// Linear memory and bodies in flight.
     pub memory: Arc<Account>,
+    /// What it has in the parameter store.
+    pub params: Arc<Account>,
     /// What is stored, whoever stores it.
     pub storage: Arc<Storage>,
     pub rate: RateLimiter,
@@ -124,6 +126,7 @@ impl Tenant {
             created_ms,
             ledger: Ledger::from_usage(usage),
             stored_usage: Mutex::new(usage.clone()),
+            params: Account::new("params_bytes", quota.params_bytes, Some(node_memory.clone())),
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
@@ -303,6 +306,7 @@ impl Tenants {
         record.quota.apply(patch);
         self.metadata.commit(Batch::default().put(&record)?).await?;
         tenant.memory.set_limit(record.quota.memory);
+        tenant.params.set_limit(record.quota.params_bytes);
         tenant.storage.set_limit(record.quota.stored_bytes);
         *tenant.quota.writing() = Arc::new(record.quota);
         Ok(tenant)

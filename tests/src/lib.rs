@@ -10,6 +10,7 @@
 //! - [`components`]: functions and guests of this repository, built once per test run
 //! - [`guests`]: components that no compiler would make
 //! - [`python`]: a Python with numpy and its friends
+//! - [`redis`]: real Redis servers
 //! - [`s3`]: a real S3 server that can be made to misbehave
 //! - [`sandbox`]: the sandbox without a server around it
 //! - [`training`]: trainers without a server around them
@@ -22,6 +23,7 @@ pub mod http;
 pub mod jobs;
 pub mod node;
 pub mod python;
+pub mod redis;
 pub mod s3;
 pub mod sandbox;
 pub mod training;

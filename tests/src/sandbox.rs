@@ -48,5 +48,5 @@ pub fn call_until(tenant: &Arc<Tenant>, number: u64, body: &[u8], stopping: Arc<
     let facts = Facts { invocation: number, function, version: Digest::of(b""), seed: number, stopping };
     let request = Request { content_type: "text/plain".to_owned(), body: body.to_vec() };
     let charge = Charge::none(tenant.memory.clone());
-    Call { tenant: tenant.clone(), request, charge, facts, log, context: None }
+    Call { tenant: tenant.clone(), request, charge, facts, log, context: None, params: None }
 }

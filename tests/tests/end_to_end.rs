@@ -13,6 +13,7 @@ mod end_to_end {
     mod hostile;
     mod jobs;
     mod operations;
+    mod params;
     mod server;
     mod soak;
     mod tenancy;

@@ -14,6 +14,7 @@ use crate::logs::invocation_id;
 use crate::meta::MetaError;
 use crate::names::BadName;
 use crate::node::{DeleteError, InvokeFailure};
+use crate::params::ParamError;
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
 use crate::tenant::{OverLimit, StorageFull, TenantError};
@@ -250,6 +251,25 @@ impl From<JobError> for ApiError {
 impl From<PoolError> for ApiError {
     fn from(error: PoolError) -> Self {
         Self::new(Kind::Busy, error.to_string()).limit("devices").retry_after(1)
+    }
+}
+
+impl From<ParamError> for ApiError {
+    fn from(error: ParamError) -> Self {
+        let text = error.to_string();
+        match error {
+            ParamError::Conflict { .. } | ParamError::Fenced { .. } | ParamError::Lost(_) => {
+                Self::new(Kind::Conflict, text)
+            }
+            ParamError::WrongForm { .. }
+            | ParamError::Overflow(_)
+            | ParamError::BadRange { .. }
+            | ParamError::Repeated(_)
+            | ParamError::TooMany { .. } => Self::new(Kind::InvalidRequest, text),
+            ParamError::OverLimit(over) => Self::new(Kind::QuotaExceeded, text).limit(over.name),
+            ParamError::TimedOut { .. } | ParamError::Full(_) => Self::new(Kind::Busy, text).retry_after(1),
+            ParamError::Unavailable(_) | ParamError::Damaged(_) => Self::internal(&text),
+        }
     }
 }
 

@@ -374,3 +374,39 @@ pub struct TensorView {
     pub dtype: String,
     pub shape: Vec<usize>,
 }
+
+/// A value of the parameter store.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ParamView {
+    pub name: String,
+    /// `bytes`, `a counter`, or a type of elements and a shape.
+    pub form: String,
+    /// Grows with every change.
+    pub version: u64,
+    pub bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// Values, by name.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ParamList {
+    pub params: Vec<ParamView>,
+    /// Where the next page begins, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+    /// Jobs that have values of their own.
+    pub jobs: Vec<String>,
+}
+
+/// A value was set.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ParamSet {
+    pub version: u64,
+}
+
+/// How many values were deleted.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ParamsDeleted {
+    pub deleted: u64,
+}

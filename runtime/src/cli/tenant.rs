@@ -125,6 +125,7 @@ fn show(tenant: &TenantView, out: &Output) -> anyhow::Result<()> {
                 ("training", format!("{} jobs, {} workers", used.jobs, used.workers)),
                 ("devices", format!("{:.3} s", used.device_seconds())),
                 ("exchanged", bytes(used.moved_bytes)),
+                ("parameters", format!("{} values, {}", used.params_operations, bytes(used.params_moved_bytes))),
                 ("cost", format!("{:.6}", used.cost())),
             ]),
         ]

@@ -191,7 +191,7 @@ impl HostState {
     }
 
     /// Refuses what is more than one call may carry.
-    fn check_payload(&self, bytes: u64) -> Result<usize, Error> {
+    pub(super) fn check_payload(&self, bytes: u64) -> Result<usize, Error> {
         let limit = self.job.payload;
         match usize::try_from(bytes) {
             Ok(bytes) if bytes as u64 <= limit => Ok(bytes),
@@ -201,7 +201,7 @@ impl HostState {
 }
 
 /// Runs what waits for the device. A GPU may take its time, so not on a thread that other guests need.
-async fn wait<T: Send + 'static>(
+pub(super) async fn wait<T: Send + 'static>(
     is_gpu: bool,
     work: impl FnOnce() -> weft_gpu::Result<T> + Send + 'static,
 ) -> Result<T, Error> {
@@ -306,6 +306,10 @@ pub struct Compute {
 }
 
 impl Compute {
+    pub fn is_gpu(&self) -> bool {
+        self.is_gpu
+    }
+
     pub fn on(context: Context) -> Self {
         let is_gpu = context.device().info().kind.is_gpu();
         Self { context: Some(context), is_gpu, ..Self::default() }

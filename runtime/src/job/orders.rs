@@ -59,6 +59,7 @@ impl Node {
         }
         self.jobs.remove(std::slice::from_ref(&job)).await?;
         self.logs.forget_job(tenant.id, &job.name);
+        self.forget_job_params(tenant, &job.name).await;
         release(tenant, &job);
         Ok(())
     }
@@ -71,6 +72,7 @@ impl Node {
         self.jobs.remove(&over).await?;
         for job in &over {
             self.logs.forget_job(tenant.id, &job.name);
+            self.forget_job_params(tenant, &job.name).await;
             release(tenant, job);
         }
         Ok(over.len() as u64)

@@ -28,6 +28,14 @@ impl Account {
         Arc::new(Self { name, used: AtomicU64::new(0), limit: AtomicU64::new(limit), parent })
     }
 
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Relaxed)
+    }
+
     pub fn used(&self) -> u64 {
         self.used.load(Relaxed)
     }
@@ -49,6 +57,13 @@ impl Account {
         Ok(())
     }
 
+    fn force(&self, bytes: u64) {
+        self.used.fetch_add(bytes, Relaxed);
+        if let Some(parent) = &self.parent {
+            parent.force(bytes);
+        }
+    }
+
     fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
         if let Some(parent) = &self.parent {
@@ -67,6 +82,12 @@ pub struct Charge {
 impl Charge {
     pub fn none(account: Arc<Account>) -> Self {
         Self { account, bytes: 0 }
+    }
+
+    /// For what is there already, after a restart with a lower limit say.
+    pub fn whatever_the_limit(account: Arc<Account>, bytes: u64) -> Self {
+        account.force(bytes);
+        Self { account, bytes }
     }
 
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverLimit> {

@@ -67,6 +67,8 @@ quota! {
     instance_memory: u64 = 512 * MIB,
     /// Linear memory of all instances, and bodies in flight, in bytes.
     memory: u64 = 2 * GIB,
+    /// What is in the parameter store, names and all, in bytes.
+    params_bytes: u64 = GIB,
     /// Device memory of one invocation that computes with tensors, in bytes.
     device_memory: u64 = 256 * MIB,
     /// CPU time of one invocation in milliseconds (of a trainer: of one exported call).

@@ -68,6 +68,10 @@ ledger! {
     worker_byte_ms,
     /// Bytes that workers exchanged.
     moved_bytes,
+    /// Values that were read from or written to the parameter store.
+    params_operations,
+    /// Bytes of those.
+    params_moved_bytes,
     /// What training cost by the node's price table, in billionths.
     cost_billionths,
 }
@@ -137,6 +141,11 @@ impl Ledger {
             cost_billionths: (spent.cost * 1e9) as u64,
             ..Usage::default()
         });
+    }
+
+    /// Values that went to or came from the parameter store.
+    pub fn charge_params(&self, operations: u64, bytes: u64) {
+        self.add(&Usage { params_operations: operations, params_moved_bytes: bytes, ..Usage::default() });
     }
 
     pub fn charge_log(&self, log_bytes: u64) {

@@ -27,7 +27,7 @@ fn node() -> Result<(Node, Client)> {
     Ok((node, client))
 }
 
-fn prepare(client: &Client) -> Result<()> {
+pub(super) fn prepare(client: &Client) -> Result<()> {
     client.must_deploy("lenet", &component("functions/lenet")?)?;
     let made = client.send("PUT", "/v1/datasets/digits", &[], &serde_json::to_vec(&json!({ "shipped": "digits" }))?)?;
     ensure!(made.status == 201, "{made:?}");
@@ -35,7 +35,7 @@ fn prepare(client: &Client) -> Result<()> {
 }
 
 /// A job of lenet on digits; `more` is put over it.
-fn lenet(more: Value) -> Value {
+pub(super) fn lenet(more: Value) -> Value {
     let mut spec = json!({
         "function": "lenet", "dataset": "digits", "epochs": 3, "batch": 16, "lr": 0.02, "seed": 7, "memory": 64 << 20,
     });

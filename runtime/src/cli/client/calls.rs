@@ -12,14 +12,15 @@ use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
-    ModelRequest, ModelView, NodeView, RollbackRequest, TenantCreated, TenantList, TenantRequest, TenantView,
-    UploadRequest, UploadView, VersionList,
+    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, RollbackRequest, TenantCreated, TenantList,
+    TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
 use crate::job::{JobSpec, State};
 use crate::logs::Whose;
 use crate::names::Name;
+use crate::params::Key;
 use crate::tenant::QuotaPatch;
 
 /// For calls that only look something up or write a record.
@@ -262,6 +263,46 @@ impl Client {
 
     pub fn delete_model(&self, name: &Name) -> Result<(), ClientError> {
         self.delete(format!("/v1/models/{name}"))
+    }
+
+    /// One page of values: a job's, or those that belong to none.
+    pub fn params(&self, job: Option<&Name>, prefix: &str, after: Option<&str>) -> Result<ParamList, ClientError> {
+        let words = [("job", job.map(Name::to_string)), ("prefix", owned(Some(prefix))), ("after", owned(after))];
+        self.get(format!("/v1/params{}", query(&words)))
+    }
+
+    /// What a value is, its version and its bytes.
+    pub fn param(&self, name: &Key, job: Option<&Name>) -> Result<(String, u64, Body), ClientError> {
+        let path = format!("/v1/params/{name}{}", query(&[("job", job.map(Name::to_string))]));
+        let response = self.send(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: STALLED })?;
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let form = header("weft-form").unwrap_or_else(|| "bytes".to_owned());
+        let version = header("weft-param-version").and_then(|version| version.parse().ok()).unwrap_or_default();
+        Ok((form, version, response.into_body().into_reader()))
+    }
+
+    pub fn set_param(
+        &self,
+        name: &Key,
+        job: Option<&Name>,
+        form: &str,
+        durable: bool,
+        body: &[u8],
+    ) -> Result<ParamSet, ClientError> {
+        let words = [("job", job.map(Name::to_string)), ("durable", Some(durable.to_string()))];
+        let headers = vec![("content-type", "application/octet-stream".to_owned()), ("weft-form", form.to_owned())];
+        let path = format!("/v1/params/{name}{}", query(&words));
+        self.json(Ask { method: Method::PUT, path, headers, body: Some(body), wait: DEPLOY })
+    }
+
+    pub fn delete_param(&self, name: &Key, job: Option<&Name>) -> Result<(), ClientError> {
+        self.delete(format!("/v1/params/{name}{}", query(&[("job", job.map(Name::to_string))])))
+    }
+
+    /// All of a job's, or everything.
+    pub fn delete_params(&self, job: Option<&Name>) -> Result<ParamsDeleted, ClientError> {
+        let path = format!("/v1/params{}", query(&[("job", job.map(Name::to_string))]));
+        self.json(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON })
     }
 
     /// The tenant that the key belongs to.

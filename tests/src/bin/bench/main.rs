@@ -16,6 +16,7 @@ mod jobs;
 mod kernels;
 mod mnist;
 mod native_vs_torch;
+mod stores;
 mod torch;
 mod tta;
 mod wasm_vs_torch;
@@ -65,6 +66,7 @@ const BENCHES: &[Bench] = &[
     ("kernels", kernels::run),
     ("mnist", mnist::run),
     ("native_vs_torch", native_vs_torch::run),
+    ("stores", stores::run),
     ("tta", tta::run),
     ("wasm_vs_torch", wasm_vs_torch::run),
 ];

@@ -1,0 +1,100 @@
+//! The node's parameter store: opened, kept, and given to tenants by the bucket.
+
+use std::fs::File;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::Node;
+use crate::config::Settings;
+use crate::data_dir::DataDir;
+use crate::names::Name;
+use crate::params::embedded::{Embedded, disk};
+use crate::params::redis::{Incarnations, Link, PATIENCE, Redis};
+use crate::params::{Bucket, ParamError, ParamStore, Space};
+use crate::tenant::{Account, Tenant, Tenants};
+
+/// How often what expired is looked for.
+const COLLECT_EVERY: Duration = Duration::from_secs(10);
+
+pub async fn open(settings: &Settings, data: &DataDir, tenants: &Tenants) -> anyhow::Result<Arc<dyn ParamStore>> {
+    let Some(address) = settings.params_store.remote() else {
+        // What a tenant left that is gone by now is counted for nobody.
+        let nobody = Account::new("params_bytes", u64::MAX, None);
+        let account =
+            |tenant: &Name| tenants.get(tenant.as_str()).map_or(nobody.clone(), |tenant| tenant.params.clone());
+        return Ok(Embedded::open(&data.params(), account)?);
+    };
+    let incarnations = Incarnations::open(&data.params().join("incarnations")).map_err(anyhow::Error::msg)?;
+    let ca = Some(settings.params_ca_cert.as_path()).filter(|path| !path.as_os_str().is_empty());
+    let link = Link::open(address, ca, PATIENCE).await;
+    let store = Redis::connect(link.context("`params_store`")?, incarnations).await;
+    Ok(store.context("`params_store`")?)
+}
+
+/// Saves and collects for as long as there is a node.
+pub async fn keep(node: Weak<Node>) {
+    let Some(every) = node.upgrade().map(|node| node.settings.params_snapshot_every.0) else { return };
+    let (mut saving, mut collecting) = (tokio::time::interval(every), tokio::time::interval(COLLECT_EVERY));
+    for clock in [&mut saving, &mut collecting] {
+        clock.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        clock.reset();
+    }
+    loop {
+        let Some(store) = node.upgrade().map(|node| node.params.clone()) else { return };
+        let done = tokio::select! {
+            _ = saving.tick() => store.save().await,
+            () = store.save_is_due() => store.save().await,
+            _ = collecting.tick() => store.collect().await.map(drop),
+        };
+        if let Err(error) = done {
+            tracing::error!(%error, "the parameter store could not be kept in order; trying again");
+        }
+    }
+}
+
+impl Node {
+    /// The values of a job, or those that belong to none.
+    pub fn bucket(&self, tenant: &Tenant, job: Option<Name>) -> Bucket {
+        let space = Space { tenant: tenant.name.clone(), job };
+        Bucket::new(self.params.clone(), space, tenant.params.clone())
+    }
+
+    /// Deletes everything that a tenant has in the store, and accepts what was lost; says how many values there were.
+    pub async fn clear_params(&self, tenant: &Tenant) -> Result<u64, ParamError> {
+        // Whatever was lost would be gone by now in any case.
+        self.params.accept_loss(&tenant.name)?;
+        let mut gone = 0;
+        for space in self.params.spaces(&tenant.name).await? {
+            gone += self.params.clear(&space).await?;
+        }
+        Ok(gone)
+    }
+
+    /// What was last saved of the node's own store, if it has one.
+    pub fn params_snapshot(&self) -> std::io::Result<Option<File>> {
+        if self.params.is_remote() {
+            return Ok(None);
+        }
+        match File::open(disk::snapshot_path(&self.data.params())) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A tenant is going: nobody of the same name is to find what it had.
+    pub(super) async fn forget_params(&self, tenant: &Tenant) {
+        if let Err(error) = self.clear_params(tenant).await {
+            tracing::error!(%error, tenant = %tenant.name, "its parameters could not be deleted");
+        }
+    }
+
+    /// A job is going, and what it had with it.
+    pub(crate) async fn forget_job_params(&self, tenant: &Tenant, job: &Name) {
+        if let Err(error) = self.bucket(tenant, Some(job.clone())).clear().await {
+            tracing::error!(%error, tenant = %tenant.name, %job, "its parameters could not be deleted");
+        }
+    }
+}

@@ -1,0 +1,486 @@
+//! The store in the node's own memory: workers of a node share values without copying them.
+//!
+//! A space has one lock, held while names are looked up and changed, never while bytes are copied, merged or written.
+//! Values are counted until the last reader lets go of them. What is on disk is a snapshot and a journal of what had to
+//! be durable since; see [`disk`].
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, RwLock};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::watch;
+
+use super::{
+    Change, Changed, Entry, Expect, Fence, Form, Head, Key, Moment, ParamError, ParamStore, Space, Value, Watch, Write,
+    counted,
+};
+use crate::locks::SharedLock;
+use crate::names::Name;
+use crate::tenant::{Account, Charge};
+
+pub mod disk;
+mod frame;
+mod journal;
+
+use disk::Disk;
+use frame::Record;
+
+/// Parts of the map of spaces, each with a lock of its own.
+const SHARDS: usize = 16;
+
+/// What versions skip at a restart: more than can have been given out since the last snapshot.
+const RESTART_SKIPS: u64 = 1 << 32;
+
+type Shard = RwLock<HashMap<Space, Arc<Slot>>>;
+
+pub struct Embedded {
+    shards: [Shard; SHARDS],
+    hasher: RandomState,
+    clock: AtomicU64,
+    /// Whether something changed since the last snapshot began.
+    changed: AtomicBool,
+    disk: Option<Arc<Disk>>,
+}
+
+/// A space.
+struct Slot {
+    state: RwLock<State>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    entries: BTreeMap<Key, Stored>,
+    claims: BTreeMap<Key, u64>,
+}
+
+#[derive(Clone)]
+struct Stored {
+    entry: Entry,
+    /// Whether it is in the journal, so that its end must be too.
+    durable: bool,
+}
+
+/// Bytes that count for as long as somebody holds them.
+struct Counted {
+    data: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+fn counted_bytes(data: Bytes, charge: Charge) -> Bytes {
+    Bytes::from_owner(Counted { data, _charge: charge })
+}
+
+impl Embedded {
+    /// A store that keeps nothing.
+    pub fn in_memory() -> Arc<Self> {
+        Arc::new(Self::new())
+    }
+
+    /// A store that finds what it had when it was last opened in this folder. `account` says who pays for it.
+    pub fn open(folder: &Path, account: impl Fn(&Name) -> Arc<Account>) -> Result<Arc<Self>, disk::DiskError> {
+        let (disk, records) = Disk::open(folder)?;
+        let store = Self::new();
+        let mut newest = 0;
+        for record in records {
+            newest = newest.max(record.version());
+            store.replay(record, &account);
+        }
+        store.clock.store(newest + RESTART_SKIPS, Relaxed);
+        Ok(Arc::new(Self { disk: Some(Arc::new(disk)), ..store }))
+    }
+
+    fn new() -> Self {
+        Self {
+            shards: std::array::from_fn(|_| Shard::default()),
+            hasher: RandomState::new(),
+            clock: AtomicU64::new(0),
+            changed: AtomicBool::new(false),
+            disk: None,
+        }
+    }
+
+    async fn snapshot(&self, disk: &Arc<Disk>) -> Result<(), disk::DiskError> {
+        // What is journaled from here on is in the next journal; what came before is seen below.
+        let next = disk.next_journal().await?;
+        let (disk, records) = (disk.clone(), self.records());
+        let written = tokio::task::spawn_blocking(move || disk.write_snapshot(next, &records)).await;
+        written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let mut records = Vec::new();
+        for (space, slot) in self.slots() {
+            let state = slot.state.reading();
+            records.extend(state.claims.iter().map(|(claim, &epoch)| Record::claim(&space, claim, epoch)));
+            records.extend(
+                state.entries.iter().map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)),
+            );
+        }
+        records
+    }
+
+    fn slots(&self) -> Vec<(Space, Arc<Slot>)> {
+        let mut slots = Vec::new();
+        for shard in &self.shards {
+            slots.extend(shard.reading().iter().map(|(space, slot)| (space.clone(), slot.clone())));
+        }
+        slots
+    }
+
+    fn shard(&self, space: &Space) -> &Shard {
+        &self.shards[self.hasher.hash_one(space) as usize % SHARDS]
+    }
+
+    fn find(&self, space: &Space) -> Option<Arc<Slot>> {
+        self.shard(space).reading().get(space).cloned()
+    }
+
+    fn slot(&self, space: &Space) -> Arc<Slot> {
+        self.find(space).unwrap_or_else(|| {
+            let fresh = || Arc::new(Slot { state: RwLock::default(), changes: watch::Sender::new(0) });
+            self.shard(space).writing().entry(space.clone()).or_insert_with(fresh).clone()
+        })
+    }
+
+    /// Applied unless something newer is there: journal and snapshot may both know it.
+    fn replay(&self, record: Record, account: &impl Fn(&Name) -> Arc<Account>) {
+        let slot = self.slot(record.space());
+        let mut state = slot.state.writing();
+        match record {
+            Record::Claim { claim, epoch, .. } => {
+                let newest = state.claims.entry(claim).or_default();
+                *newest = (*newest).max(epoch);
+            }
+            Record::Put { space, key, mut entry, durable } => {
+                if state.entries.get(&key).is_none_or(|stored| stored.entry.version <= entry.version) {
+                    let bytes = counted(&key, entry.value.data.len() as u64);
+                    entry.value.data =
+                        counted_bytes(entry.value.data, Charge::whatever_the_limit(account(&space.tenant), bytes));
+                    state.entries.insert(key, Stored { entry, durable });
+                }
+            }
+            Record::Delete { key, version, .. } => {
+                if state.entries.get(&key).is_some_and(|stored| stored.entry.version < version) {
+                    state.entries.remove(&key);
+                }
+            }
+        }
+    }
+
+    fn next_version(&self) -> u64 {
+        self.clock.fetch_add(1, Relaxed) + 1
+    }
+
+    /// Waits until what was put into the journal is on disk.
+    async fn flushed(&self, pending: Option<journal::Pending>) -> Result<(), ParamError> {
+        match pending {
+            Some(pending) => pending.await.map_err(|error| ParamError::Unavailable(error.to_string())),
+            None => Ok(()),
+        }
+    }
+
+    fn journal(&self, records: Vec<Record>) -> Option<journal::Pending> {
+        let disk = self.disk.as_ref().filter(|_| !records.is_empty())?;
+        Some(disk.append(records))
+    }
+}
+
+impl State {
+    fn live(&self, key: &Key, now: Moment) -> Option<&Stored> {
+        self.entries.get(key).filter(|stored| stored.is_live(now))
+    }
+
+    fn check(&self, write: &Write, now: Moment) -> Result<(), ParamError> {
+        if let Some(Fence { claim, epoch }) = &write.fence {
+            let newest = self.claims.get(claim).copied().unwrap_or_default();
+            if newest != *epoch {
+                return Err(ParamError::Fenced { claim: claim.clone(), epoch: *epoch, newest });
+            }
+        }
+        for (key, expected) in &write.checks {
+            let found = self.live(key, now).map(|stored| stored.entry.version);
+            let holds = match expected {
+                Expect::Absent => found.is_none(),
+                Expect::Version(version) => found == Some(*version),
+            };
+            if !holds {
+                return Err(ParamError::Conflict { key: key.clone(), found, expected: *expected });
+            }
+        }
+        Ok(())
+    }
+
+    /// What a counter would be.
+    fn sum(&self, key: &Key, by: i64, now: Moment) -> Result<i64, ParamError> {
+        let Some(stored) = self.live(key, now) else { return Ok(by) };
+        let count = stored.entry.value.count().ok_or_else(|| ParamError::WrongForm {
+            key: key.clone(),
+            found: stored.entry.value.form.to_string(),
+            wanted: "a counter".to_owned(),
+        })?;
+        count.checked_add(by).ok_or_else(|| ParamError::Overflow(key.clone()))
+    }
+}
+
+impl Stored {
+    fn is_live(&self, now: Moment) -> bool {
+        self.entry.expires.is_none_or(|expires| expires > now)
+    }
+}
+
+/// What a change will be, once every check has held.
+enum Planned {
+    Put { value: Value, expires: Option<Moment>, told: bool },
+    Delete { told: bool },
+    Expire(Option<Moment>),
+}
+
+#[async_trait]
+impl ParamStore for Embedded {
+    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
+        let Some(slot) = self.find(space) else { return Ok(vec![None; keys.len()]) };
+        let (state, now) = (slot.state.reading(), Moment::now());
+        Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.clone())).collect())
+    }
+
+    async fn read_range(&self, space: &Space, key: &Key, range: Range<u64>) -> Result<Option<Entry>, ParamError> {
+        let Some(mut entry) = self.read(space, std::slice::from_ref(key)).await?.pop().flatten() else {
+            return Ok(None);
+        };
+        let bytes = entry.value.data.len() as u64;
+        if range.start > range.end || range.end > bytes {
+            return Err(ParamError::BadRange { key: key.clone(), range, bytes });
+        }
+        entry.value =
+            Value { form: Form::Bytes, data: entry.value.data.slice(range.start as usize..range.end as usize) };
+        Ok(Some(entry))
+    }
+
+    async fn heads(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Head>>, ParamError> {
+        let Some(slot) = self.find(space) else { return Ok(vec![None; keys.len()]) };
+        let (state, now) = (slot.state.reading(), Moment::now());
+        Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.head())).collect())
+    }
+
+    async fn write(&self, space: &Space, account: &Arc<Account>, mut write: Write) -> Result<Vec<Changed>, ParamError> {
+        write.check()?;
+        let now = Moment::now();
+        let mut planned = Vec::with_capacity(write.changes.len());
+        let mut sums = Vec::new();
+        for (key, change) in std::mem::take(&mut write.changes) {
+            let moment = |span: Option<std::time::Duration>| span.map(|span| now.after(span));
+            let paid = |value: Value| -> Result<Value, ParamError> {
+                let mut charge = Charge::none(account.clone());
+                charge.grow(counted(&key, value.data.len() as u64))?;
+                Ok(Value { data: counted_bytes(value.data, charge), ..value })
+            };
+            let plan = match change {
+                Change::Set { value, expires } => {
+                    Planned::Put { value: paid(value)?, expires: moment(expires), told: false }
+                }
+                Change::Add(by) => {
+                    sums.push((planned.len(), by));
+                    Planned::Put { value: Value::counter(0), expires: None, told: true }
+                }
+                Change::Delete => Planned::Delete { told: false },
+                Change::Take => Planned::Delete { told: true },
+                Change::Expire(span) => Planned::Expire(moment(span)),
+            };
+            planned.push((key, plan));
+        }
+        let slot = self.slot(space);
+        let (changed, pending) = {
+            let mut state = slot.state.writing();
+            state.check(&write, now)?;
+            for (index, by) in sums {
+                let (key, plan) = &mut planned[index];
+                let mut charge = Charge::none(account.clone());
+                charge.grow(counted(key, 8))?;
+                let counter = Value::counter(state.sum(key, by, now)?);
+                let expires = state.live(key, now).and_then(|stored| stored.entry.expires);
+                let value = Value { data: counted_bytes(counter.data, charge), ..counter };
+                *plan = Planned::Put { value, expires, told: true };
+            }
+            self.apply(&mut state, space, planned, write.durable, now)
+        };
+        self.changed.store(true, Relaxed);
+        slot.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.flushed(pending).await?;
+        Ok(changed)
+    }
+
+    async fn list(
+        &self,
+        space: &Space,
+        prefix: &str,
+        after: Option<&Key>,
+        at_most: usize,
+    ) -> Result<Vec<(Key, Head)>, ParamError> {
+        let Some(slot) = self.find(space) else { return Ok(Vec::new()) };
+        let (state, now) = (slot.state.reading(), Moment::now());
+        let first = after.map_or("", Key::as_str).max(prefix);
+        let names = state.entries.range::<str, _>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded));
+        let listed = names
+            .skip_while(|(key, _)| after.is_some_and(|after| *key <= after))
+            .take_while(|(key, _)| key.as_str().starts_with(prefix))
+            .filter(|(_, stored)| stored.is_live(now))
+            .map(|(key, stored)| (key.clone(), stored.entry.head()));
+        Ok(listed.take(at_most).collect())
+    }
+
+    async fn claim(&self, space: &Space, claim: &Key) -> Result<u64, ParamError> {
+        let (epoch, pending) = {
+            let slot = self.slot(space);
+            let mut state = slot.state.writing();
+            let epoch = state.claims.entry(claim.clone()).or_default();
+            *epoch += 1;
+            (*epoch, self.journal(vec![Record::claim(space, claim, *epoch)]))
+        };
+        self.changed.store(true, Relaxed);
+        self.flushed(pending).await?;
+        Ok(epoch)
+    }
+
+    fn watch(&self, space: &Space) -> Watch {
+        Watch::new(self.slot(space).changes.subscribe(), None)
+    }
+
+    async fn spaces(&self, tenant: &Name) -> Result<Vec<Space>, ParamError> {
+        let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
+        let mut spaces: Vec<Space> =
+            slots.filter(|(_, slot)| !slot.state.reading().entries.is_empty()).map(|(space, _)| space).collect();
+        spaces.sort();
+        Ok(spaces)
+    }
+
+    async fn clear(&self, space: &Space) -> Result<u64, ParamError> {
+        let Some(slot) = self.find(space) else { return Ok(0) };
+        let (gone, pending) = {
+            let mut state = slot.state.writing();
+            let gone = std::mem::take(&mut state.entries);
+            state.claims.clear();
+            let version = self.next_version();
+            let ends = gone.iter().filter(|(_, stored)| stored.durable);
+            (gone.len() as u64, self.journal(ends.map(|(key, _)| Record::delete(space, key, version)).collect()))
+        };
+        self.changed.store(true, Relaxed);
+        slot.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.flushed(pending).await?;
+        Ok(gone)
+    }
+
+    async fn used(&self, tenant: &Name) -> Result<u64, ParamError> {
+        let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
+        let of_slot = |slot: &Slot| -> u64 {
+            let state = slot.state.reading();
+            state.entries.iter().map(|(key, stored)| counted(key, stored.entry.value.data.len() as u64)).sum()
+        };
+        Ok(slots.map(|(_, slot)| of_slot(&slot)).sum())
+    }
+
+    async fn save(&self) -> Result<(), ParamError> {
+        let Some(disk) = self.disk.as_ref().filter(|_| self.changed.swap(false, Relaxed)) else { return Ok(()) };
+        self.snapshot(disk).await.map_err(|error| {
+            self.changed.store(true, Relaxed);
+            ParamError::Unavailable(error.to_string())
+        })
+    }
+
+    async fn save_is_due(&self) {
+        match &self.disk {
+            Some(disk) => disk.is_long().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn collect(&self) -> Result<u64, ParamError> {
+        let (mut gone, mut last) = (0, None);
+        for (space, slot) in self.slots() {
+            let now = Moment::now();
+            let mut state = slot.state.writing();
+            let expired: Vec<Key> =
+                state.entries.iter().filter(|(_, stored)| !stored.is_live(now)).map(|(key, _)| key.clone()).collect();
+            gone += expired.len() as u64;
+            let plans = expired.into_iter().map(|key| (key, Planned::Delete { told: false })).collect();
+            last = self.apply(&mut state, &space, plans, false, now).1.or(last);
+            let unused = state.entries.is_empty() && state.claims.is_empty() && slot.changes.receiver_count() == 0;
+            drop(state);
+            if unused {
+                self.forget(&space, &slot);
+            }
+        }
+        self.flushed(last).await?;
+        Ok(gone)
+    }
+}
+
+impl Embedded {
+    /// Makes the changes: nothing can fail any more.
+    fn apply(
+        &self,
+        state: &mut State,
+        space: &Space,
+        planned: Vec<(Key, Planned)>,
+        durable: bool,
+        now: Moment,
+    ) -> (Vec<Changed>, Option<journal::Pending>) {
+        let mut records = Vec::new();
+        let mut changed = Vec::with_capacity(planned.len());
+        for (key, plan) in planned {
+            let version = self.next_version();
+            let was_durable = state.entries.get(&key).is_some_and(|stored| stored.durable);
+            let found = state.live(&key, now).is_some();
+            match plan {
+                Planned::Put { value, expires, told } => {
+                    let entry = Entry { version, value, expires };
+                    if durable {
+                        records.push(Record::put(space, &key, &entry, true));
+                    }
+                    changed.push(Changed { version, found, entry: told.then(|| entry.clone()) });
+                    state.entries.insert(key, Stored { entry, durable });
+                }
+                Planned::Delete { told } => {
+                    if durable || was_durable {
+                        records.push(Record::delete(space, &key, version));
+                    }
+                    let gone = state.entries.remove(&key).filter(|stored| told && stored.is_live(now));
+                    changed.push(Changed { version, found, entry: gone.map(|stored| stored.entry) });
+                }
+                Planned::Expire(expires) => match state.entries.get_mut(&key).filter(|stored| stored.is_live(now)) {
+                    Some(stored) => {
+                        stored.entry.expires = expires;
+                        stored.durable |= durable;
+                        if stored.durable {
+                            records.push(Record::put(space, &key, &stored.entry, true));
+                        }
+                        changed.push(Changed { version: stored.entry.version, found, entry: None });
+                    }
+                    None => changed.push(Changed { version, found, entry: None }),
+                },
+            }
+        }
+        (changed, self.journal(records))
+    }
+
+    /// Takes an empty space away, unless somebody has come to it.
+    fn forget(&self, space: &Space, slot: &Arc<Slot>) {
+        let mut shard = self.shard(space).writing();
+        // Two: the map's and ours. Nobody gets another while the map is locked.
+        let is_ours = Arc::strong_count(slot) == 2 && slot.changes.receiver_count() == 0;
+        if is_ours && slot.state.reading().entries.is_empty() {
+            shard.remove(space);
+        }
+    }
+}

@@ -1,0 +1,63 @@
+-- What all scripts share. A head is a line for the scripts and then what only clients read: the frame in MessagePack, and
+-- the value's bytes if they are few. The line: version, expiry in ms or 0, bytes that count, the chunks' reference or "-",
+-- how many chunks, whether it is a counter, the frame's length.
+local heads, names, usage, claims, expiries, garbage, incarnation, jobs, counters =
+    KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local known, candidate, job = ARGV[1], ARGV[2], ARGV[3]
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+
+-- How long chunks that no head names are left for those who are reading them.
+local GRACE = 60000
+
+local function parse(head)
+    local at = string.find(head, '\n', 1, true)
+    local version, expires, counted, ref, chunks, counter, frame =
+        string.match(string.sub(head, 1, at - 1), '^(%d+) (%d+) (%d+) (%S+) (%d+) (%d) (%d+)$')
+    return {
+        version = version, expires = tonumber(expires), counted = tonumber(counted), ref = ref, chunks = chunks,
+        counter = counter == '1', frame = tonumber(frame), rest = at + 1,
+    }
+end
+
+local function line(head)
+    return string.format('%s %.0f %.0f %s %s %s %.0f\n', head.version, head.expires, head.counted, head.ref, head.chunks,
+        head.counter and '1' or '0', head.frame)
+end
+
+-- The stored head and its parts, if it has not expired.
+local function live(key)
+    local head = redis.call('HGET', heads, key)
+    if not head then return nil end
+    local parts = parse(head)
+    if parts.expires ~= 0 and parts.expires <= now then return nil end
+    return head, parts
+end
+
+-- As clients get it: the counter's number, and the head with or without the bytes in it.
+local function told(key, head, parts, whole)
+    local count = parts.counter and redis.call('HGET', counters, key) or ''
+    if not whole then head = string.sub(head, 1, parts.rest + parts.frame - 1) end
+    return { count, head }
+end
+
+-- Takes a head away, whether it has expired or not.
+local function drop(key)
+    local head = redis.call('HGET', heads, key)
+    if not head then return end
+    local parts = parse(head)
+    redis.call('HDEL', heads, key)
+    redis.call('ZREM', names, key)
+    redis.call('ZREM', expiries, job .. ' ' .. key)
+    if parts.counter then redis.call('HDEL', counters, key) end
+    if parts.ref ~= '-' then redis.call('ZADD', garbage, now + GRACE, parts.ref .. ' ' .. parts.chunks) end
+    redis.call('HINCRBY', usage, 'bytes', string.format('%.0f', -parts.counted))
+end
+
+-- A server that was emptied has another incarnation, or none.
+local found = redis.call('GET', incarnation)
+if known ~= '' and found ~= known then return { 'lost' } end
+if not found then
+    redis.call('SET', incarnation, candidate)
+    found = candidate
+end

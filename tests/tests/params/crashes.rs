@@ -1,0 +1,205 @@
+//! kill -9 of a process that uses the embedded store: what was acknowledged as durable is there, and nothing is half there.
+
+use std::io::{BufRead, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use weft::params::bucket::Keeping;
+use weft::params::embedded::Embedded;
+use weft::params::{Bucket, Entry, ParamStore, Space, Value};
+
+use super::backends::{LIMIT, account, key, run};
+
+/// Where the child works; only the child has it.
+const FOLDER: &str = "WEFT_TEST_PARAMS_FOLDER";
+
+/// Kills in one run; `WEFT_SOAK` multiplies them.
+fn kills() -> u64 {
+    10 * std::env::var("WEFT_SOAK").ok().and_then(|times| times.parse::<u64>().ok()).unwrap_or(1)
+}
+
+fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
+    let account = account(LIMIT);
+    let store = Embedded::open(folder, |_| account.clone())?;
+    let space = Space::of_job("tenant".parse()?, "job".parse()?);
+    Ok((store.clone(), Bucket::new(store, space, account)))
+}
+
+/// Recognizable, of any length.
+fn content(number: u64) -> Vec<u8> {
+    let length = 8 + (number % 7) as usize * 100_000;
+    number.to_le_bytes().into_iter().cycle().take(length).collect()
+}
+
+fn number_of(entry: &Entry) -> Result<u64> {
+    let bytes = entry.value.data.first_chunk::<8>().context("too short")?;
+    let number = u64::from_le_bytes(*bytes);
+    ensure!(entry.value.data == content(number), "a part of `{number}`");
+    Ok(number)
+}
+
+/// Writes until it is killed, and says what is acknowledged. Not a test: it is started by one.
+#[test]
+#[ignore = "the process that is killed by other tests"]
+fn child() -> Result<()> {
+    let Ok(folder) = std::env::var(FOLDER) else { return Ok(()) };
+    run(async {
+        let (store, bucket) = open(std::path::Path::new(&folder))?;
+        let saving = {
+            let store = store.clone();
+            tokio::spawn(async move {
+                loop {
+                    store.save().await.expect("saving");
+                    tokio::time::sleep(Duration::from_millis(7)).await;
+                }
+            })
+        };
+        let first = bucket.get(&key("count")).await?.and_then(|entry| entry.value.count()).unwrap_or(0) as u64;
+        let durable = Keeping { durable: true, ..Keeping::default() };
+        for number in first + 1.. {
+            let slot = format!("slot/{}", number % 5);
+            if number % 11 == 0 {
+                bucket.delete(&[key(&slot)]).await?;
+                println!("deleted {number}");
+            }
+            let values =
+                vec![(key(&slot), Value::bytes(content(number))), (key("count"), Value::counter(number as i64))];
+            bucket.set_many(values, durable).await?;
+            bucket.set(key("passing"), Value::bytes(content(number)), Keeping::default()).await?;
+            println!("acknowledged {number}");
+            std::io::stdout().flush()?;
+        }
+        saving.abort();
+        Ok(())
+    })
+}
+
+#[test]
+fn what_was_acknowledged_survives_kill_9() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let mut last = 0;
+    for cycle in 0..kills() {
+        let mut child = Command::new(std::env::current_exe()?)
+            .args(["--exact", "params::crashes::child", "--ignored", "--nocapture", "--test-threads", "1"])
+            .env(FOLDER, folder.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+        // Killed in the middle of whatever comes after so many.
+        let (mut seen, wanted) = (0, 3 + cycle * 7 % 23);
+        for line in lines.by_ref() {
+            if let Some(number) = line?.split("acknowledged ").nth(1) {
+                last = number.trim().parse()?;
+                seen += 1;
+                if seen >= wanted {
+                    break;
+                }
+            }
+        }
+        std::thread::sleep(Duration::from_micros(cycle * 313 % 2_000));
+        child.kill()?;
+        child.wait()?;
+        // What it said before it died, and was not read yet.
+        for line in lines.map_while(Result::ok) {
+            if let Some(number) = line.split("acknowledged ").nth(1).and_then(|number| number.trim().parse().ok()) {
+                last = number;
+            }
+        }
+        ensure!(seen >= wanted, "the child ended by itself in cycle {cycle}");
+        run(async {
+            let (_store, bucket) = open(folder.path())?;
+            let count =
+                bucket.get(&key("count")).await?.and_then(|entry| entry.value.count()).context("no count")? as u64;
+            ensure!(count >= last, "{last} was acknowledged, {count} is there");
+            for slot in 0..5 {
+                let newest = (0..=count).rev().find(|number| number % 5 == slot).filter(|&number| number > 0);
+                let found =
+                    bucket.get(&key(&format!("slot/{slot}"))).await?.map(|entry| number_of(&entry)).transpose()?;
+                // Set with the count; or the next round was in the middle of deleting it.
+                let deleted = (count + 1) % 11 == 0 && (count + 1) % 5 == slot;
+                ensure!(found == newest || deleted && found.is_none(), "slot {slot} has {found:?} at {count}");
+            }
+            if let Some(passing) = bucket.get(&key("passing")).await? {
+                number_of(&passing)?;
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_snapshot_holds_everything_and_takes_its_place_in_one_step() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        let claimed = bucket.claimed(&key("worker")).await?;
+        store.save().await?;
+        bucket.set(key("b"), Value::bytes(content(4)), Keeping::default()).await?;
+        drop((store, bucket, claimed));
+        let (store, bucket) = open(folder.path())?;
+        ensure!(number_of(&bucket.get(&key("a")).await?.context("it was saved")?)? == 3);
+        ensure!(bucket.get(&key("b")).await?.is_none(), "it was neither saved nor durable");
+        ensure!(bucket.claimed(&key("worker")).await?.fence().context("no fence")?.epoch == 2, "claims are kept");
+        let version = bucket.set(key("a"), Value::bytes(content(5)), Keeping::default()).await?;
+        store.save().await?;
+        drop((store, bucket));
+        // What is beside it was never put in place.
+        std::fs::write(folder.path().join("snapshot.new"), b"half a snap")?;
+        let (_store, bucket) = open(folder.path())?;
+        let entry = bucket.get(&key("a")).await?.context("it was saved")?;
+        ensure!(entry.version == version && number_of(&entry)? == 5);
+        ensure!(bucket.set(key("a"), Value::bytes(vec![]), Keeping::default()).await? > version);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_damaged_snapshot_is_told_and_left_alone() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        Ok(store.save().await?)
+    })?;
+    let path = folder.path().join("snapshot");
+    let good = std::fs::read(&path)?;
+    for at in [0, 9, 20, 27, 40, good.len() - 1] {
+        let mut bad = good.clone();
+        bad[at] ^= 0x10;
+        std::fs::write(&path, &bad)?;
+        let error = open(folder.path()).err().context("it was taken for good")?.to_string();
+        ensure!(error.contains("damaged") && error.contains("snapshot"), "{error}");
+        ensure!(std::fs::read(&path)? == bad);
+    }
+    std::fs::write(&path, &good[..good.len() - 1])?;
+    ensure!(open(folder.path()).is_err(), "cut off");
+    std::fs::write(&path, &good)?;
+    open(folder.path()).map(drop)
+}
+
+#[test]
+fn values_are_counted_after_a_restart_too() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(vec![1; 10_000]), Keeping { durable: true, ..Keeping::default() }).await?;
+        drop((store, bucket));
+        let account = account(5_000);
+        let store = Embedded::open(folder.path(), |_| account.clone())?;
+        ensure!(account.used() == weft::params::counted(&key("a"), 10_000), "{}", account.used());
+        let bucket = Bucket::new(store, Space::of_job("tenant".parse()?, "job".parse()?), account.clone());
+        ensure!(bucket.set(key("b"), Value::bytes(vec![1]), Keeping::default()).await.is_err(), "there is no room");
+        let held = bucket.get(&key("a")).await?.context("it is there")?;
+        bucket.delete(&[key("a")]).await?;
+        ensure!(account.used() > 0, "somebody still holds it");
+        drop(held);
+        ensure!(account.used() == 0);
+        Ok(())
+    })
+}
