@@ -187,13 +187,14 @@ impl Context {
         if self.tape_nodes() >= self.0.limits.tape_nodes {
             return Err(Error::TapeFull { limit: self.0.limits.tape_nodes });
         }
+        // Refused before it runs: what its kernels found would else be told to whoever reads next.
+        if !spec.differentiable() && self.infer(&op, inputs)?.iter().any(|output| output.dtype.is_float()) {
+            let input = inputs.iter().position(|input| input.history().is_some()).unwrap_or(0);
+            return Err(Error::NotDifferentiable { op: op.name(), input });
+        }
         let mut outputs = self.execute(&op, inputs)?;
         if !outputs.iter().any(|output| output.dtype().is_float()) {
             return Ok(outputs);
-        }
-        if !op.spec().differentiable() {
-            let input = inputs.iter().position(|input| input.history().is_some()).unwrap_or(0);
-            return Err(Error::NotDifferentiable { op: op.name(), input });
         }
         let id = self.0.next_node.fetch_add(1, Ordering::Relaxed);
         Node::record(id, op, inputs, &mut outputs, &self.0.nodes);

@@ -7,6 +7,7 @@
 //! - [`tape`]: autograd, what a gradient rule works with
 //! - [`models`]: networks that people train, ready made
 //! - [`arena`]: all parameters of a model in one buffer, and optimizers over it
+//! - [`codec`]: what workers exchange, in fewer bytes
 //! - [`device`]: the traits, and the devices: [`device::cpu`]
 //! - [`crew`], [`run`], [`heap`]: threads, tiles and memory of one call
 //! - [`pool`]: the machine's devices, leased to many tenants; [`share`]: who of them is next
@@ -30,6 +31,7 @@
 //! ```
 
 pub mod arena;
+pub mod codec;
 mod context;
 pub mod crew;
 pub mod device;
@@ -47,6 +49,7 @@ pub mod tape;
 mod tensor;
 
 pub use arena::{Arena, ArenaBuilder, OptimizerState};
+pub use codec::{Codec, Encoded, Feedback};
 pub use context::{Context, Limits, NoGrad, Tensors};
 pub use crew::Crew;
 pub use dtype::{DType, Element};

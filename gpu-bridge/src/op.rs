@@ -12,6 +12,7 @@ use crate::shape::{Layout, Shape};
 use crate::tape::Backward;
 
 mod arena;
+pub(crate) mod codec;
 mod convolution;
 mod elementwise;
 mod layout;
@@ -27,6 +28,7 @@ pub use arena::{
     Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
     WeightedAverage,
 };
+pub use codec::{AddAt, CastSaturating, Dequantize, Largest, Quantize, Significant};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
 pub use elementwise::{
     Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
@@ -155,6 +157,13 @@ operations! {
     AdmmGradient,
     AdmmDual,
     WeightedAverage,
+    // codec
+    CastSaturating,
+    Quantize,
+    Dequantize,
+    Largest,
+    Significant,
+    AddAt,
 }
 
 /// What every device and autograd must know of an operation.

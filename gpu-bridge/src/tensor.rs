@@ -15,6 +15,7 @@ use crate::tape::{History, Leaf};
 
 // The operations as methods, by family.
 mod arena;
+mod codec;
 mod convolution;
 mod elementwise;
 mod layout;

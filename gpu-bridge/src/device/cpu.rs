@@ -12,6 +12,7 @@ use crate::op::Op;
 use crate::run::Run;
 
 mod arena;
+mod codec;
 mod convolution;
 mod eight;
 mod elementwise;
@@ -172,6 +173,13 @@ impl Device for Cpu {
             Op::AdmmGradient(op) => arena::admm_gradient(op, inputs, outputs, run),
             Op::AdmmDual(_) => arena::admm_dual(inputs, outputs, run),
             Op::WeightedAverage(op) => arena::weighted_average(op, inputs, outputs, run),
+            // codec
+            Op::CastSaturating(_) => codec::cast_saturating(inputs, outputs, run),
+            Op::Quantize(op) => codec::quantize(op, inputs, outputs, run),
+            Op::Dequantize(op) => codec::dequantize(op, inputs, outputs, run),
+            Op::Largest(op) => codec::largest(op, inputs, outputs, run),
+            Op::Significant(op) => codec::significant(op, inputs, outputs, run),
+            Op::AddAt(op) => codec::add_at(op, inputs, outputs, run),
         }
     }
 }

@@ -18,6 +18,7 @@ mod arena;
 mod array;
 mod case;
 mod check;
+mod codec;
 mod convolution;
 mod elementwise;
 mod layout;
@@ -44,6 +45,7 @@ macro_rules! all_families {
             loss
             sparse
             arena
+            codec
         }
     };
 }

@@ -10,6 +10,7 @@ use crate::bytes::Bytes;
 use crate::contents::Contents;
 
 mod arena;
+mod codec;
 mod elementwise;
 mod images;
 mod layout;
@@ -79,6 +80,7 @@ kinds! {
     LocalResponseNormGradient Softmax LogSoftmax MaskedSoftmax SoftmaxGradient LogSoftmaxGradient Loss
     CsrMatMul CsrTransposedMatMul CsrValuesGradient KMeansAssign KMeansAccumulate
     Assign Accumulate Blend Optimize ClipNorm AdmmGradient AdmmDual WeightedAverage
+    CastSaturating Quantize Dequantize Largest Significant AddAt
 }
 
 /// An operation that can be made up.

@@ -309,6 +309,7 @@ impl Machine<'_> {
             Error::BadArgument { reason, .. } => {
                 (writes && reason.contains("share their memory"))
                     || ((is_sparse(op) || self.shared) && reason.contains("offset"))
+                    || ((matches!(op, Op::AddAt(_)) || self.shared) && reason.contains("indices must rise"))
             }
             _ => false,
         }

@@ -116,6 +116,9 @@ const UNIT: f32 = 1.0 / (1 << 24) as f32;
 /// How many blocks are made at a time: enough that the compiler makes a loop of vectors of it.
 const LANES: usize = 64;
 
+/// How many elements come of as many blocks.
+pub(super) const AT_ONCE: usize = 4 * LANES;
+
 /// One word of each of as many blocks.
 type Lanes<T> = [T; LANES];
 
@@ -123,7 +126,7 @@ type Lanes<T> = [T; LANES];
 /// is left: with the words of those blocks, the piece, and where in the tile it starts.
 #[inline(always)]
 fn generate(stream: Stream, tile: usize, y: &mut [f32], body: impl Fn([Lanes<u32>; 4], &mut [f32], usize)) {
-    const WIDTH: usize = 4 * LANES;
+    const WIDTH: usize = AT_ONCE;
     let first = (tile * RANDOM_TILE / 4) as u64;
     vectorized(
         #[inline(always)]
@@ -138,6 +141,12 @@ fn generate(stream: Stream, tile: usize, y: &mut [f32], body: impl Fn([Lanes<u32
             }
         },
     );
+}
+
+/// Numbers in `[0, 1)` for consecutive elements, from the first of a block on.
+#[inline(always)]
+pub(super) fn units(stream: Stream, block: u64) -> [f32; AT_ONCE] {
+    interleave(blocks(stream, block).map(|word| word.map(|bits| (bits >> 8) as f32 * UNIT)))
 }
 
 /// Consecutive blocks of a stream: all first words, all second words and so on.
@@ -167,8 +176,8 @@ fn blocks(stream: Stream, first: u64) -> [Lanes<u32>; 4] {
 
 /// Block after block.
 #[inline(always)]
-fn interleave<T: Copy + Default>([w0, w1, w2, w3]: [Lanes<T>; 4]) -> [T; 4 * LANES] {
-    let mut mixed = [T::default(); 4 * LANES];
+fn interleave<T: Copy + Default>([w0, w1, w2, w3]: [Lanes<T>; 4]) -> [T; AT_ONCE] {
+    let mut mixed = [T::default(); AT_ONCE];
     for (lane, block) in mixed.chunks_exact_mut(4).enumerate() {
         block.copy_from_slice(&[w0[lane], w1[lane], w2[lane], w3[lane]]);
     }

@@ -12,6 +12,7 @@ use crate::run::Run;
 use crate::shape::{Layout, Shape};
 
 mod arena;
+mod codec;
 mod convolution;
 mod elementwise;
 mod fold;
@@ -110,6 +111,12 @@ pub(super) fn run(core: &Core, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>
         | Op::AdmmGradient(_)
         | Op::AdmmDual(_)
         | Op::WeightedAverage(_) => arena::run(call, op),
+        Op::CastSaturating(_)
+        | Op::Quantize(_)
+        | Op::Dequantize(_)
+        | Op::Largest(_)
+        | Op::Significant(_)
+        | Op::AddAt(_) => codec::run(call, op),
     }
 }
 

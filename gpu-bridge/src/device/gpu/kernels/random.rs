@@ -33,6 +33,7 @@ static UNIFORM: Random = Random {
         name: "uniform-fours",
         sources: &[
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_fours.wgsl"),
             include_str!("random/uniform.wgsl"),
         ],
@@ -41,6 +42,7 @@ static UNIFORM: Random = Random {
         name: "uniform",
         sources: &[
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_each.wgsl"),
             include_str!("random/uniform.wgsl"),
         ],
@@ -53,6 +55,7 @@ static NORMAL: Random = Random {
         sources: &[
             include_str!("math.wgsl"),
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_fours.wgsl"),
             include_str!("random/normal.wgsl"),
         ],
@@ -62,6 +65,7 @@ static NORMAL: Random = Random {
         sources: &[
             include_str!("math.wgsl"),
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_each.wgsl"),
             include_str!("random/normal.wgsl"),
         ],
@@ -73,6 +77,7 @@ static DROPOUT: Random = Random {
         name: "dropout-fours",
         sources: &[
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_fours.wgsl"),
             include_str!("random/load_fours.wgsl"),
             include_str!("random/dropout.wgsl"),
@@ -82,6 +87,7 @@ static DROPOUT: Random = Random {
         name: "dropout",
         sources: &[
             include_str!("random/philox.wgsl"),
+            include_str!("random/blocks.wgsl"),
             include_str!("random/store_each.wgsl"),
             include_str!("random/load_each.wgsl"),
             include_str!("random/dropout.wgsl"),
