@@ -103,6 +103,10 @@ struct WorkerArgs {
     /// When workers exchange what they have; `barrier`: when all have finished the round [default: barrier]
     #[arg(long, value_parser = word::<Pace>)]
     pace: Option<Pace>,
+    /// How gradients are encoded on their way: plain, f16, qsgd:BITS, top-k:FRACTION or significance:THRESHOLD
+    /// [default: plain]
+    #[arg(long)]
+    codec: Option<String>,
     /// auto, cpu, gpu, or one by name as in gpu:1 [default: auto]
     #[arg(long)]
     device: Option<String>,
@@ -211,8 +215,20 @@ impl TrainArgs {
     fn spec(self) -> JobSpec {
         let defaults = JobSpec::new(self.function, self.dataset.map(Into::into));
         let LearningArgs { epochs, batch, batch_schedule, lr, plateau, validate_every, steps } = self.learning;
-        let WorkerArgs { workers, rule, k, pace, device, memory, fan_out, stratified, on_loss, straggler, lifetime } =
-            self.workers;
+        let WorkerArgs {
+            workers,
+            rule,
+            k,
+            pace,
+            codec,
+            device,
+            memory,
+            fan_out,
+            stratified,
+            on_loss,
+            straggler,
+            lifetime,
+        } = self.workers;
         let EndingArgs { goal_accuracy, goal_loss, early_stop, max_time, checkpoint_every, keep } = self.ending;
         let milliseconds =
             |span: Option<Span>| span.map_or(0, |span| u64::try_from(span.0.as_millis()).unwrap_or(u64::MAX));
@@ -225,6 +241,7 @@ impl TrainArgs {
             rule,
             k,
             pace: pace.unwrap_or_default(),
+            codec: codec.unwrap_or(defaults.codec),
             device: device.unwrap_or(defaults.device),
             on_loss: on_loss.unwrap_or_default(),
             straggler_ms: milliseconds(straggler),
@@ -360,7 +377,7 @@ mod tests {
     #[test]
     fn every_flag_is_a_word_of_the_job() {
         let line = "lenet --dataset digits --name j --epochs 3 --batch 16 --lr 0.5 --workers 4 --rule k-average --k epoch \
-                    --pace barrier --device gpu:0 --on-loss drop --straggler 2s --goal-accuracy 0.9 --goal-loss 0.1 \
+                    --pace barrier --codec qsgd:4 --device gpu:0 --on-loss drop --straggler 2s --goal-accuracy 0.9 --goal-loss 0.1 \
                     --validate-every 2 --early-stop 3,0.01 --plateau 0.5,2,0.001 --batch-schedule 1:32,5:64 --seed 7 \
                     --memory 64MiB --fan-out 2 --lifetime 30s --max-time 1h --checkpoint-every 50 --keep 3 \
                     --init-from m --stratified --steps 9 --param a=1 --param b=x=y";
@@ -376,6 +393,7 @@ mod tests {
             rule: Some(RuleName::KAverage),
             k: Some(K::Epoch),
             pace: Pace::Barrier,
+            codec: "qsgd:4".to_owned(),
             device: "gpu:0".to_owned(),
             on_loss: OnLoss::Drop,
             straggler_ms: 2_000,

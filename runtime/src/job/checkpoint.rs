@@ -84,6 +84,9 @@ impl Training {
         for (worker, private) in self.privates.iter().enumerate() {
             rows.push((format!("worker.{worker}.moments"), &private.moments));
             rows.push((format!("worker.{worker}.locals"), &private.locals));
+            if !private.residual.is_empty() {
+                rows.push((format!("worker.{worker}.residual"), &private.residual));
+            }
         }
         if let Some(best) = &self.best {
             rows.push(("best.weights".to_owned(), &best.weights));
@@ -130,7 +133,9 @@ impl Training {
         let private = |(worker, steps): (usize, &u64)| -> Result<Arc<Private>, BadCheckpoint> {
             let moments = row(&format!("worker.{worker}.moments"))?;
             let locals = row(&format!("worker.{worker}.locals"))?;
-            Ok(Arc::new(Private { moments, steps: *steps, locals }))
+            // Most codecs have none.
+            let residual = row(&format!("worker.{worker}.residual")).unwrap_or_default();
+            Ok(Arc::new(Private { moments, steps: *steps, locals, residual }))
         };
         let privates = facts.worker_steps.iter().enumerate().map(private).collect::<Result<_, _>>()?;
         Ok(Self { model, optimizer, privates, best, progress: facts.progress })
@@ -147,8 +152,13 @@ mod tests {
         let shared = |first: f32| Arc::new(Shared { weights: vec![first, -0.0], buffers: vec![2.5], of: None });
         let training = Training {
             model: shared(1.0),
-            optimizer: Private { moments: vec![0.5; 2], steps: 7, locals: Vec::new() },
-            privates: vec![Arc::new(Private { moments: vec![0.25; 2], steps: 9, locals: vec![4.0] })],
+            optimizer: Private { moments: vec![0.5; 2], steps: 7, ..Private::default() },
+            privates: vec![Arc::new(Private {
+                moments: vec![0.25; 2],
+                steps: 9,
+                locals: vec![4.0],
+                residual: vec![0.5; 2],
+            })],
             best: Some(shared(3.0)),
             progress: Progress {
                 epoch: 2,

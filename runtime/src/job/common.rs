@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use weft_gpu::pool::{PoolError, Wish};
-use weft_gpu::{Cancel, Context, Crew, Lease, Pool, Request};
+use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::spec::JobSpec;
 use crate::dataset::Manifest;
@@ -45,6 +45,8 @@ pub struct Common {
     pub spec: JobSpec,
     pub device: Wish,
     pub exchange: Exchange,
+    /// For gradients on their way.
+    pub codec: Codec,
     pub data: Option<JobData>,
     pub lifetime: Option<Duration>,
     pub invocations: Arc<AtomicU64>,

@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
-use weft_gpu::Lease;
+use weft_gpu::op::Stream;
 use weft_gpu::pool::PoolError;
+use weft_gpu::{Codec, Feedback, Lease, Tensor};
 
 use super::common::{Common, Cursor};
 use super::fan::Fan;
@@ -19,6 +20,9 @@ use crate::train::declared::{Declared, Part};
 use crate::train::run::{Feed, Losses, Timing, measure, train_step};
 use crate::train::worker::Worker;
 
+/// Sets what codecs draw apart from what a trainer draws.
+const CODEC_SEED: u64 = 0xc0de << 48;
+
 /// Everything that a worker works with.
 pub(super) struct Desk {
     common: Arc<Common>,
@@ -29,6 +33,8 @@ pub(super) struct Desk {
     feed: Option<(Cursor, Feed)>,
     /// Whether what only it has is on its device already.
     is_settled: bool,
+    /// What its codec has not sent yet.
+    residual: Option<Tensor>,
     seen: Seen,
     messages: mpsc::UnboundedSender<Message>,
     dismissed: Arc<AtomicBool>,
@@ -68,8 +74,19 @@ impl Desk {
         };
         let fan = Fan::open(&common, who, leases)?;
         let seen = Seen { cpu, device: Duration::ZERO, at, instances: 0 };
-        let mut desk =
-            Self { common, who, worker, fan, lease, feed: None, is_settled: false, seen, messages, dismissed };
+        let mut desk = Self {
+            common,
+            who,
+            worker,
+            fan,
+            lease,
+            feed: None,
+            is_settled: false,
+            residual: None,
+            seen,
+            messages,
+            dismissed,
+        };
         let mut used = desk.used(&mut Timing::default(), Stages::default());
         used.invocations = 1;
         desk.messages.send(Message::Ready { who, born, used }).ok();
@@ -102,7 +119,7 @@ impl Desk {
         let sending = Instant::now();
         self.send(&assignment, &mut share)?;
         let send = sending.elapsed().as_secs_f64();
-        let sent = size_of_val(&share.payload[..]) + size_of_val(&share.buffers[..]);
+        let sent = size_of_val(&share.payload[..]) + share.encoded.len() + size_of_val(&share.buffers[..]);
         let stages = Stages { receive, send, ..share.used.stages };
         let invocations = share.used.invocations;
         share.used = self.used(&mut timing, stages);
@@ -239,7 +256,7 @@ impl Desk {
 
     /// Copies out what is handed over.
     fn send(&mut self, assignment: &Assignment, share: &mut Share) -> Result<(), WorkerError> {
-        let exchange = self.common.exchange;
+        let (exchange, codec) = (self.common.exchange, self.common.codec);
         let declared = self.declared()?;
         match (assignment.task, exchange) {
             (Task::Evaluate, _) => return Ok(()),
@@ -248,17 +265,50 @@ impl Desk {
             }
             // Nothing was computed, so there is nothing to hand over.
             (Task::Train { .. }, _) if share.samples == 0 => {}
-            (Task::Train { .. }, Exchange::Gradients) => declared.read(Part::Gradients, &mut share.payload)?,
+            (Task::Train { .. }, Exchange::Gradients) if codec == Codec::Plain => {
+                declared.read(Part::Gradients, &mut share.payload)?;
+            }
+            (Task::Train { .. }, Exchange::Gradients) => share.encoded = self.encode(assignment)?,
             (Task::Train { .. }, Exchange::Statistics) => declared.read(Part::Statistics, &mut share.payload)?,
         }
+        let residual = match &self.residual {
+            Some(residual) => residual.to_vec()?,
+            None => Vec::new(),
+        };
+        let declared = self.declared()?;
         declared.read(Part::Buffers, &mut share.buffers)?;
-        let private = Private::read(declared)?;
+        let private = Private { residual, ..Private::read(declared)? };
         share.private = match exchange {
             Exchange::Weights => Some(private),
             // The optimizer is not the worker's.
             _ => Some(Private { moments: Vec::new(), steps: 0, ..private }),
         };
         Ok(())
+    }
+
+    /// The step's gradients as their codec sends them. What it does not send stays with the worker's place.
+    fn encode(&mut self, assignment: &Assignment) -> Result<Vec<u8>, WorkerError> {
+        let (codec, lane) = (self.common.codec, self.lane());
+        let context = self.worker.context().clone();
+        if codec.takes_residual() && self.residual.is_none() {
+            let before = assignment.private.as_ref().map(|private| &private.residual[..]).unwrap_or_default();
+            let length = self.declared()?.arena().values().shape().elements();
+            self.residual = Some(match before.len() == length {
+                true => context.tensor(&[length], before)?,
+                false => context.zeros(&[length])?,
+            });
+        }
+        let residual = self.residual.take();
+        let stream = Stream {
+            seed: self.common.seed.wrapping_add(u64::from(lane).wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ CODEC_SEED,
+            offset: assignment.at.step,
+        };
+        let arena = self.declared()?.arena();
+        let weights = codec.takes_weights().then(|| arena.values());
+        let feedback = Feedback { residual: residual.as_ref(), weights };
+        let wire = codec.encode(arena.gradients()?, feedback, stream)?.to_wire()?;
+        self.residual = residual;
+        Ok(wire)
     }
 
     /// What was used since it was last asked.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weft_gpu::pool::{DeviceId, PoolError, Wish};
-use weft_gpu::{Cancel, Context, Crew, Lease, Request};
+use weft_gpu::{Cancel, Codec, Context, Crew, Encoded, Lease, Request};
 
 use super::checkpoint::{Progress, Sums, Training};
 use super::common::{Common, Cursor};
@@ -95,7 +95,9 @@ struct Reference {
 impl Reference {
     fn open(common: &Common, plan: &Plan, training: &Training) -> Result<Self, String> {
         let weights = training.model.weights.len();
-        let bytes = weights * 4 * 8 + training.model.buffers.len() * 8 + SLACK;
+        // What is decoded is there twice for a moment: as it came, and as it was.
+        let decoded = if common.codec == Codec::Plain { 0 } else { weights * 4 * 3 };
+        let bytes = weights * 4 * 8 + decoded + training.model.buffers.len() * 8 + SLACK;
         let request = Request::new(common.tenant.name.as_str(), bytes);
         let lease = |device: Wish| {
             common.pool.lease(Request {
@@ -120,6 +122,12 @@ impl Reference {
         };
         restore(&mut declared).map_err(|error| error.to_string())?;
         Ok(Self { declared, gradients: vec![0.0; weights], _lease: lease })
+    }
+
+    /// Gradients as they were before they were encoded, as far as the codec keeps them.
+    fn decode(&self, encoded: &[u8]) -> Result<Vec<f32>, weft_gpu::Error> {
+        let context = self.declared.arena().values().context();
+        Encoded::from_wire(context, encoded, self.gradients.len())?.decode()?.to_vec()
     }
 
     /// The mean of all gradients, then one step. Gives the weights.
@@ -269,8 +277,9 @@ impl<K: Keeper> Engine<K> {
             if every > 0 && self.common.exchange == Exchange::Weights && workers == 1 {
                 count = count.min(every - since_checkpoint);
             }
-            let shares = self.round(Task::Train { steps: count }, |_| true, Arc::default()).await?;
+            let mut shares = self.round(Task::Train { steps: count }, |_| true, Arc::default()).await?;
             let start = Instant::now();
+            self.decode(&mut shares).map_err(Halt::Failed)?;
             let statistics = self.merge(&shares).map_err(Halt::Failed)?;
             let merge_seconds = start.elapsed().as_secs_f64();
             self.training.progress.sums.stages.merge += merge_seconds;
@@ -306,6 +315,16 @@ impl<K: Keeper> Engine<K> {
             statistics: statistics.clone(),
         };
         self.team.round(takes_part, assignment).await
+    }
+
+    /// What came encoded becomes what it was.
+    fn decode(&self, shares: &mut Shares) -> Result<(), String> {
+        let Some(reference) = &self.reference else { return Ok(()) };
+        for (_, share) in shares.iter_mut().filter(|(_, share)| !share.encoded.is_empty()) {
+            let decoded = reference.decode(&std::mem::take(&mut share.encoded));
+            share.payload = decoded.map_err(|error| format!("gradients could not be decoded: {error}"))?;
+        }
+        Ok(())
     }
 
     /// Shares become the model; statistics are given back, summed.
@@ -375,7 +394,8 @@ impl<K: Keeper> Engine<K> {
         merge::mean(&mut moments, &parts);
         let steps = shares.iter().filter_map(|(_, share)| share.private.as_ref()).map(|private| private.steps).max();
         for (place, _) in privates.iter_mut().zip(is_there).filter(|(_, there)| !there) {
-            let joined = Private { moments: moments.clone(), steps: steps.unwrap_or(0), locals: place.locals.clone() };
+            let Private { locals, residual, .. } = Private::clone(place);
+            let joined = Private { moments: moments.clone(), steps: steps.unwrap_or(0), locals, residual };
             *place = Arc::new(joined);
         }
     }

@@ -90,6 +90,8 @@ pub struct Private {
     /// Steps that its optimizer has done.
     pub steps: u64,
     pub locals: Vec<f32>,
+    /// What of its gradients has not been sent yet; empty for a codec that sends all of them.
+    pub residual: Vec<f32>,
 }
 
 impl Private {

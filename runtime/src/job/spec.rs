@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
+use weft_gpu::Codec;
 use weft_gpu::pool::Wish;
 
-use crate::sync::{Every, OnLoss, Pace, Rule};
+use crate::sync::{Every, Exchange, OnLoss, Pace, Rule};
 
 /// Workers of one job, whatever a quota says.
 pub const MAX_WORKERS: u32 = 4_096;
@@ -59,6 +60,9 @@ pub struct JobSpec {
     pub k: Option<K>,
     #[serde(default)]
     pub pace: Pace,
+    /// How gradients are encoded on their way: `plain`, `f16`, `qsgd:4`, `top-k:0.01` or `significance:0.01`.
+    #[serde(default = "default_codec", skip_serializing_if = "is_plain")]
+    pub codec: String,
     /// `auto`, `cpu`, `gpu`, or one device as in `gpu:0`.
     #[serde(default = "default_device")]
     pub device: String,
@@ -130,6 +134,14 @@ fn default_rate() -> f32 {
     0.01
 }
 
+fn default_codec() -> String {
+    Codec::Plain.to_string()
+}
+
+fn is_plain(codec: &str) -> bool {
+    codec == default_codec()
+}
+
 fn default_device() -> String {
     "auto".to_owned()
 }
@@ -168,6 +180,7 @@ impl JobSpec {
             rule: None,
             k: None,
             pace: Pace::default(),
+            codec: default_codec(),
             device: default_device(),
             on_loss: OnLoss::default(),
             straggler_ms: 0,
@@ -351,6 +364,7 @@ impl BadSpec {
 pub struct Meaning {
     pub batch: NonZeroU32,
     pub device: Wish,
+    pub codec: Codec,
     pub straggler: Option<Duration>,
     pub lifetime: Option<Duration>,
     pub max_time: Option<Duration>,
@@ -436,6 +450,7 @@ impl JobSpec {
         Ok(Meaning {
             batch: NonZeroU32::new(self.batch).ok_or_else(|| BadSpec::new("batch", "it must be above 0"))?,
             device,
+            codec: self.codec.parse().map_err(|error| BadSpec::new("codec", error))?,
             straggler: span(self.straggler_ms),
             lifetime: span(self.lifetime_ms),
             max_time: span(self.max_time_ms),
@@ -451,7 +466,7 @@ impl JobSpec {
             None => None,
         };
         let wrong = |problem: &str| Err(BadSpec::new("rule", problem));
-        match (self.rule, every, counts) {
+        let rule = match (self.rule, every, counts) {
             (Some(RuleName::GradientAverage | RuleName::KAverage), _, true) => {
                 wrong("the trainer counts statistics, which are added up: use statistic-sum")
             }
@@ -463,7 +478,12 @@ impl JobSpec {
             (Some(RuleName::KAverage) | None, Some(every), false) => Ok(Rule::KAverage(every)),
             (Some(RuleName::GradientAverage) | None, None, false) => Ok(Rule::GradientAverage),
             (Some(_), _, _) => Err(BadSpec::new("k", "it does not fit the rule")),
+        }?;
+        if !is_plain(&self.codec) && rule.exchange(self.workers) != Exchange::Gradients {
+            let problem = "only gradients are encoded: use gradient-average with two workers or more";
+            return Err(BadSpec::new("codec", problem));
         }
+        Ok(rule)
     }
 
     /// Samples of a batch in an epoch, counted from 0.

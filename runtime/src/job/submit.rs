@@ -170,7 +170,7 @@ impl Node {
         let cores = self.sandbox.limits().cores;
         let lanes = (spec.workers * spec.fan_out) as usize;
         let manifest = data.as_ref().map(|data| data.manifest.clone());
-        let Meaning { device, lifetime, .. } = meaning;
+        let Meaning { device, codec, lifetime, .. } = meaning;
         let common = Common {
             sandbox: self.sandbox.clone(),
             pool,
@@ -185,6 +185,7 @@ impl Node {
             traits: probed.traits,
             exchange: rule.exchange(spec.workers),
             device,
+            codec,
             data,
             lifetime,
             invocations: self.invocations.clone(),

@@ -254,7 +254,7 @@ impl Team {
         let payload = match (task, self.common.exchange) {
             (Some(Task::Evaluate) | None, _) => return None,
             (Some(Task::Update), _) | (_, Exchange::Weights) => self.sizes.weights,
-            (_, Exchange::Gradients | Exchange::Statistics) if share.samples == 0 => 0,
+            (_, Exchange::Gradients | Exchange::Statistics) if share.samples == 0 || !share.encoded.is_empty() => 0,
             (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,
         };
         let fits = share.payload.len() == payload && share.buffers.len() == self.sizes.buffers;

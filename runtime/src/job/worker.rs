@@ -59,6 +59,8 @@ pub struct Share {
     pub latest: f64,
     /// Gradients, weights or statistics.
     pub payload: Vec<f32>,
+    /// Gradients in fewer bytes, instead.
+    pub encoded: Vec<u8>,
     pub buffers: Vec<f32>,
     pub private: Option<Private>,
     /// Sums over samples, by name.

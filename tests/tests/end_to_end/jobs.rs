@@ -11,6 +11,7 @@ use weft_tests::components::component;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options};
 
+mod codecs;
 mod devices;
 mod faults;
 mod refused;

@@ -161,7 +161,7 @@ fn a_backup_has_the_parameters_too() -> Result<()> {
     let user = User::of(&node.anybody())?;
     let archive = user.home().join("backup.tar");
     let archive = archive.to_str().context("a path")?;
-    user.must(&["backup", "-o", archive])?;
+    user.must(&["backup", archive])?;
     let folder = std::sync::Arc::new(tempfile::tempdir()?);
     let data = folder.path().join("data");
     User::new()?.must(&["restore", archive, "--data-dir", data.to_str().context("a path")?])?;

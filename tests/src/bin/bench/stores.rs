@@ -6,13 +6,15 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use weft::params::bucket::Keeping;
 use weft::params::embedded::Embedded;
 use weft::params::redis::{Incarnations, Link, PATIENCE, Redis};
 use weft::params::{Bucket, Entry, Key, ParamStore, Space, Value, merge};
 use weft::tenant::Account;
-use weft_gpu::DType;
+use weft_gpu::device::cpu::Cpu;
+use weft_gpu::op::Stream;
+use weft_gpu::{Codec, Context, Crew, DType, Feedback, Limits};
 use weft_tests::redis::RedisServer;
 
 use super::{Measurement, is_wanted, percentile};
@@ -40,6 +42,9 @@ pub fn run() -> Result<()> {
     }
     if is_wanted("params.merge_8x100mb") {
         merge_parts()?;
+    }
+    if is_wanted("codec.qsgd4") {
+        qsgd4()?;
     }
     if is_wanted("params.redis_set") || is_wanted("params.redis_get") {
         runtime.block_on(redis())?;
@@ -111,6 +116,18 @@ fn copy_bandwidth(parts: &[(Key, Entry)]) -> f64 {
     }
     black_box(&into);
     2.0 * parts.len() as f64 * ELEMENTS as f64 * 4.0 / start.elapsed().as_secs_f64()
+}
+
+/// Bytes on the wire of gradients in four bits, beside plain ones.
+fn qsgd4() -> Result<()> {
+    let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+    let values: Vec<f32> = (0..ELEMENTS / 10).map(|element| (element as f32 * 0.37).sin()).collect();
+    let gradients = context.tensor(&[values.len()], &values)?;
+    let sent = |codec: Codec| -> Result<f64> {
+        Ok(codec.encode(&gradients, Feedback::default(), Stream { seed: 1, offset: 0 })?.to_wire()?.len() as f64)
+    };
+    let (ours, plain) = (sent("qsgd:4".parse()?)?, sent(Codec::Plain)?);
+    Measurement::beside(BENCH, "codec.qsgd4", "bytes", ours, plain).print()
 }
 
 async fn redis() -> Result<()> {
