@@ -57,7 +57,7 @@ software_gpu() {
     apt_install "a software GPU" mesa-vulkan-drivers
 }
 
-# The server only: Debian's package of that name would also start one, which nobody here uses.
+# Tests start servers of their own; one that the package starts, where there is a service manager, is left alone.
 redis_server() {
     install_packages redis-server redis-server redis-tools
 }

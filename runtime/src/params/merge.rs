@@ -2,7 +2,6 @@
 //! every time.
 
 use std::num::NonZero;
-use std::ops::Range;
 
 use bytes::Bytes;
 use half::f16;
@@ -31,7 +30,7 @@ pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
     let key = &parts[0].0;
     let summed = match form {
         Form::Tensor { dtype, .. } => match dtype.0 {
-            DType::F32 => by_blocks(&datas, add_f32),
+            DType::F32 => by_shares(&datas, sum_f32),
             DType::F16 => by_blocks(&datas, add_f16),
             DType::I32 => by_blocks(&datas, |to, from| {
                 add_integers(to, from, i32::from_le_bytes, i32::checked_add, i32::to_le_bytes)
@@ -57,41 +56,70 @@ pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
 
 /// Adds each part's block to the first one's. `None` if a sum does not fit.
 fn by_blocks(parts: &[&Bytes], add: impl Fn(&mut [u8], &[u8]) -> Option<()> + Sync) -> Option<Vec<u8>> {
-    let (first, others) = parts.split_first()?;
-    let fold = |into: &mut [u8], range: Range<usize>| {
-        let blocks = into.chunks_mut(BLOCK).zip(range.step_by(BLOCK));
-        blocks.into_iter().try_for_each(|(into, at)| {
-            into.copy_from_slice(&first[at..][..into.len()]);
-            others.iter().try_for_each(|part| add(into, &part[at..][..into.len()]))
+    by_shares(parts, |into, parts| {
+        let Some((first, others)) = parts.split_first() else { return Some(()) };
+        into.chunks_mut(BLOCK).enumerate().try_for_each(|(index, into)| {
+            let block = |part: &[u8]| index * BLOCK..(index * BLOCK + into.len()).min(part.len());
+            let (from, range) = (*first, block(first));
+            into.copy_from_slice(&from[range.clone()]);
+            others.iter().try_for_each(|part| add(into, &part[range.clone()]))
         })
-    };
-    let length = first.len();
+    })
+}
+
+/// Has each thread make its share of the sum.
+fn by_shares(parts: &[&Bytes], make: impl Fn(&mut [u8], &[&[u8]]) -> Option<()> + Sync) -> Option<Vec<u8>> {
+    let length = parts.first()?.len();
     let mut sum = vec![0; length];
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
     let threads = (length / WORTH_A_THREAD).clamp(1, cores);
     let share = length.div_ceil(threads).next_multiple_of(BLOCK).max(BLOCK);
+    let make = |index: usize, into: &mut [u8]| {
+        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[index * share..index * share + into.len()]).collect();
+        make(into, &parts)
+    };
     if threads == 1 {
-        fold(&mut sum, 0..length)?;
+        make(0, &mut sum)?;
         return Some(sum);
     }
-    let fold = &fold;
+    let make = &make;
     let whole = std::thread::scope(|scope| {
-        let shares: Vec<_> = sum
-            .chunks_mut(share)
-            .enumerate()
-            .map(|(index, into)| scope.spawn(move || fold(into, index * share..index * share + into.len())))
-            .collect();
+        let shares: Vec<_> =
+            sum.chunks_mut(share).enumerate().map(|(index, into)| scope.spawn(move || make(index, into))).collect();
         // A panic of a thread is one of ours.
         shares.into_iter().map(|thread| thread.join().ok().flatten()).collect::<Option<Vec<()>>>()
     });
     whole.map(|_| sum)
 }
 
-fn add_f32(to: &mut [u8], from: &[u8]) -> Option<()> {
+/// Elements that are summed at a time: all parts of them, so that memory is read as a few long streams.
+const LANES: usize = 16;
+
+fn sum_f32(into: &mut [u8], parts: &[&[u8]]) -> Option<()> {
+    let Some((first, others)) = parts.split_first() else { return Some(()) };
+    let read = |part: &[u8], at: usize| -> [f32; LANES] {
+        let words: &[[u8; 4]] = part[at..at + 4 * LANES].as_chunks().0;
+        std::array::from_fn(|lane| f32::from_le_bytes(words[lane]))
+    };
+    let whole = into.len() / (4 * LANES) * 4 * LANES;
+    for (at, into) in (0..whole).step_by(4 * LANES).zip(into.chunks_exact_mut(4 * LANES)) {
+        let mut sums = read(first, at);
+        for part in others {
+            let values = read(part, at);
+            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
+        }
+        into.as_chunks_mut::<4>().0.iter_mut().zip(sums).for_each(|(into, sum)| *into = sum.to_le_bytes());
+    }
+    let rest = &mut into[whole..];
+    rest.copy_from_slice(&first[whole..]);
+    others.iter().for_each(|part| add_f32(rest, &part[whole..]));
+    Some(())
+}
+
+fn add_f32(to: &mut [u8], from: &[u8]) {
     for (to, from) in to.as_chunks_mut::<4>().0.iter_mut().zip(from.as_chunks::<4>().0) {
         *to = (f32::from_le_bytes(*to) + f32::from_le_bytes(*from)).to_le_bytes();
     }
-    Some(())
 }
 
 fn add_f16(to: &mut [u8], from: &[u8]) -> Option<()> {

@@ -156,7 +156,7 @@ fn check(history: &[Done]) -> Result<()> {
     };
     // Nothing is there if the newest version that was there for sure may have been taken meanwhile, or a newer one.
     let may_be_absent = |done: &Done, before: u64| {
-        let newest = written.iter().filter(|(version, _, by)| *version < before && by.ended < done.began).last();
+        let newest = written.iter().rfind(|(version, _, by)| *version < before && by.ended < done.began);
         newest.is_none_or(|(newest, ..)| {
             let later =
                 written.iter().map(|(version, ..)| *version).filter(|version| version >= newest && *version < before);

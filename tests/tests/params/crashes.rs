@@ -120,7 +120,7 @@ fn what_was_acknowledged_survives_kill_9() -> Result<()> {
                 let found =
                     bucket.get(&key(&format!("slot/{slot}"))).await?.map(|entry| number_of(&entry)).transpose()?;
                 // Set with the count; or the next round was in the middle of deleting it.
-                let deleted = (count + 1) % 11 == 0 && (count + 1) % 5 == slot;
+                let deleted = (count + 1).is_multiple_of(11) && (count + 1) % 5 == slot;
                 ensure!(found == newest || deleted && found.is_none(), "slot {slot} has {found:?} at {count}");
             }
             if let Some(passing) = bucket.get(&key("passing")).await? {

@@ -30,8 +30,8 @@ const ROUNDS: usize = 7;
 
 /// As large as one chunk.
 const CHUNK: usize = 4 << 20;
-/// Chunks of a value that is sent to Redis and fetched.
-const CHUNKS: usize = 16;
+/// Chunks that each worker sets and gets in a round.
+const CHUNKS: usize = 8;
 /// As the store has them.
 const CONNECTIONS: usize = 4;
 
@@ -130,32 +130,24 @@ fn qsgd4() -> Result<()> {
     Measurement::beside(BENCH, "codec.qsgd4", "bytes", ours, plain).print()
 }
 
+/// As many workers as the store has connections, each with values of one chunk.
 async fn redis() -> Result<()> {
     let server = RedisServer::start()?;
     let link = Link::open(&server.address(), None, PATIENCE).await?;
     let store = Redis::connect(link, Incarnations::in_memory()).await?;
     let bucket = bucket(store.clone())?;
-    let key: Key = "weights".parse()?;
-    let value = Value::bytes(vec![7_u8; CHUNK * CHUNKS]);
-    let bytes = (CHUNK * CHUNKS) as f64;
-    let (mut sets, mut gets) = (Vec::new(), Vec::new());
-    let mut theirs = [Vec::new(), Vec::new()];
+    let (mut sets, mut gets, mut their_sets, mut their_gets) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let start = Instant::now();
-        bucket.set(key.clone(), value.clone(), Keeping::default()).await?;
-        sets.push(bytes / start.elapsed().as_secs_f64());
-        let start = Instant::now();
-        let entry = bucket.get(&key).await?.context("it was set")?;
-        gets.push(bytes / start.elapsed().as_secs_f64());
-        ensure!(entry.value.data.len() == value.data.len());
-        for (figures, test) in theirs.iter_mut().zip(["set", "get"]) {
-            figures.push(redis_benchmark(&server, test)?);
-        }
-        // Replaced values wait a minute for their readers; here there are none.
-        server.ask(&["FLUSHALL"])?;
-        store.accept_loss(&"bench".parse()?)?;
+        sets.push(by_workers(&bucket, true).await?);
+        gets.push(by_workers(&bucket, false).await?);
+        // What was replaced waits a minute for its readers; here there are none.
+        empty(&server, &store)?;
+        // A chunk's key is never written twice, so theirs are not either.
+        their_sets.push(redis_benchmark(&server, &["-t", "set", "-r", "1000000"], "SET")?);
+        empty(&server, &store)?;
+        their_gets.push(redis_benchmark(&server, &["-t", "set,get"], "GET")?);
+        empty(&server, &store)?;
     }
-    let [mut their_sets, mut their_gets] = theirs;
     for (metric, ours, theirs) in
         [("params.redis_set", &mut sets, &mut their_sets), ("params.redis_get", &mut gets, &mut their_gets)]
     {
@@ -165,14 +157,47 @@ async fn redis() -> Result<()> {
     Ok(())
 }
 
+fn empty(server: &RedisServer, store: &Redis) -> Result<()> {
+    server.ask(&["FLUSHALL"])?;
+    Ok(store.accept_loss(&"bench".parse()?)?)
+}
+
+/// Bytes a second that all workers together set, or get.
+async fn by_workers(bucket: &Bucket, sets: bool) -> Result<f64> {
+    let value = Value::bytes(vec![7_u8; CHUNK]);
+    let start = Instant::now();
+    let workers: Vec<_> = (0..CONNECTIONS)
+        .map(|worker| {
+            let (bucket, value) = (bucket.clone(), value.clone());
+            tokio::spawn(async move {
+                let key: Key = format!("worker/{worker}").parse()?;
+                for _ in 0..CHUNKS {
+                    if sets {
+                        bucket.set(key.clone(), value.clone(), Keeping::default()).await?;
+                    } else {
+                        let entry = bucket.get(&key).await?.context("it was set")?;
+                        ensure!(entry.value.data.len() == CHUNK);
+                    }
+                }
+                anyhow::Ok(())
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await??;
+    }
+    Ok((CONNECTIONS * CHUNKS * CHUNK) as f64 / start.elapsed().as_secs_f64())
+}
+
 /// Bytes a second of Redis' own benchmark, with values as large as our chunks and as many connections as ours.
-fn redis_benchmark(server: &RedisServer, test: &str) -> Result<f64> {
+fn redis_benchmark(server: &RedisServer, test: &[&str], figure: &str) -> Result<f64> {
     let mut command = Command::new("redis-benchmark");
-    command.args(["-h", "127.0.0.1", "-p", &server.port().to_string(), "-t", test, "--csv"]);
-    command.args(["-d", &CHUNK.to_string(), "-c", &CONNECTIONS.to_string(), "-n", &(2 * CHUNKS).to_string()]);
+    command.args(["-h", "127.0.0.1", "-p", &server.port().to_string(), "--csv"]).args(test);
+    let requests = (CONNECTIONS * CHUNKS).to_string();
+    command.args(["-d", &CHUNK.to_string(), "-c", &CONNECTIONS.to_string(), "-n", &requests]);
     let output = command.output().context("no `redis-benchmark` here: run scripts/setup.sh test")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().find(|line| line.to_lowercase().starts_with(&format!("\"{test}\"")));
+    let line = text.lines().find(|line| line.starts_with(&format!("\"{figure}\"")));
     let per_second = line.and_then(|line| line.split(',').nth(1)?.trim_matches('"').parse::<f64>().ok());
     Ok(per_second.with_context(|| format!("redis-benchmark said: {text}"))? * CHUNK as f64)
 }
