@@ -34,11 +34,14 @@ const MAY: &[(&str, For)] = &[
     ("delete_function", For::Tenants),
     ("delete_job", For::Tenants),
     ("delete_model", For::Tenants),
+    ("delete_param", For::Tenants),
+    ("delete_params", For::Tenants),
     ("delete_tenant", For::Operator),
     ("delete_upload", For::Tenants),
     ("delete_version", For::Tenants),
     ("deploy", For::Tenants),
     ("fetch_model", For::Tenants),
+    ("get_param", For::Tenants),
     ("infer_job", For::Tenants),
     ("invoke", For::Tenants),
     ("job_events", For::Tenants),
@@ -50,6 +53,7 @@ const MAY: &[(&str, For)] = &[
     ("list_functions", For::Tenants),
     ("list_jobs", For::Tenants),
     ("list_models", For::Tenants),
+    ("list_params", For::Tenants),
     ("list_tenants", For::Operator),
     ("list_versions", For::Tenants),
     ("livez", For::Anybody),
@@ -63,6 +67,7 @@ const MAY: &[(&str, For)] = &[
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
     ("send_part", For::Tenants),
+    ("set_param", For::Tenants),
     ("set_quota", For::Operator),
     ("show_dataset", For::Tenants),
     ("show_function", For::Tenants),
@@ -76,9 +81,9 @@ const MAY: &[(&str, For)] = &[
 ];
 
 /// What makes a thing that the caller names; every other operation needs it to be there.
-const MAKES: &[&str] = &["create_dataset", "create_model", "deploy"];
-/// The operations on functions, data sets, models, uploads and jobs that need them to be there.
-const ON_A_THING: usize = 7 + 3 + 3 + 3 + 9;
+const MAKES: &[&str] = &["create_dataset", "create_model", "deploy", "set_param"];
+/// The operations on functions, data sets, models, uploads, jobs and parameters that need them to be there.
+const ON_A_THING: usize = 7 + 3 + 3 + 3 + 9 + 2;
 
 /// What an upload of another tenant holds.
 const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";
@@ -268,7 +273,7 @@ fn what_another_tenant_has_looks_like_what_does_not_exist() -> Result<()> {
     Ok(())
 }
 
-/// A data set and a model called `theirs`, and an upload that is not used yet.
+/// A data set, a model and a parameter called `theirs`, and an upload that is not used yet.
 fn furnish(client: &Client) -> Result<()> {
     let put = |path: &str, wish: &Value| client.send("PUT", path, &[], &serde_json::to_vec(wish)?)?.json();
     let upload = |bytes: &[u8]| -> Result<String> {
@@ -281,6 +286,7 @@ fn furnish(client: &Client) -> Result<()> {
     // The smallest file of safetensors: no tensors at all.
     put("/v1/models/theirs", &json!({ "upload": upload(b"\x02\0\0\0\0\0\0\0{}")? }))?;
     upload(THEIR_FILE)?;
+    client.send("PUT", "/v1/params/theirs", &[], b"theirs")?.json()?;
     Ok(())
 }
 
@@ -322,7 +328,7 @@ fn a_list_holds_only_what_the_caller_has() -> Result<()> {
     owner.must_deploy("theirs", &components::echo()?)?;
     furnish(&owner)?;
     let stranger = node.tenant("two", json!({}))?;
-    for things in ["functions", "datasets", "models"] {
+    for things in ["functions", "datasets", "models", "params"] {
         let list = |client: &Client| client.get(&format!("/v1/{things}"))?.json();
         ensure!(list(&owner)?[things].as_array().is_some_and(|owned| owned.len() == 1));
         ensure!(list(&stranger)?[things] == json!([]), "{}", list(&stranger)?);

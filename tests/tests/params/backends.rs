@@ -74,6 +74,16 @@ pub fn key(name: &str) -> Key {
     name.parse().expect("a name of a value")
 }
 
+/// A generator of no quality. Tests print the seed.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
+
 /// Runs a test on threads of its own, so that it can be concurrent.
 pub fn run<F: Future<Output = Result<()>>>(test: F) -> Result<()> {
     tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build()?.block_on(test)

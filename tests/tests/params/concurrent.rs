@@ -10,7 +10,7 @@ use weft::params::bucket::{Contributed, Keeping};
 use weft::params::{Bucket, Expect, ParamError, Value};
 use weft_gpu::DType;
 
-use super::backends::{Place, key, on_all_backends};
+use super::backends::{Dice, Place, key, on_all_backends};
 
 const WORKERS: u64 = 6;
 const STEPS: u64 = 60;
@@ -62,16 +62,6 @@ fn number(value: &Value) -> u64 {
 
 fn value(number: u64) -> Value {
     Value::bytes(number.to_le_bytes().to_vec())
-}
-
-/// A generator of no quality; the seed is printed by the test that fails.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
 }
 
 async fn one_step(bucket: &Bucket, dice: &mut Dice, worker: u64, step: u64, known: &mut u64) -> Result<Done> {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use weft::params::bucket::Keeping;
 use weft::params::{Change, Expect, Form, Key, ParamError, Value, Write, counted};
 
-use super::backends::{Place, key, on_all_backends};
+use super::backends::{Dice, Place, key, on_all_backends};
 
 const SEQUENCES: u64 = 3;
 const CALLS: u64 = 150;
@@ -15,27 +15,18 @@ on_all_backends! {
     random_sequences_do_what_a_map_does,
 }
 
-struct Dice(u64);
+fn any_key(dice: &mut Dice) -> Key {
+    key(["a", "b", "b/c", "b/d", "z"][dice.below(5) as usize])
+}
 
-impl Dice {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-
-    fn key(&mut self) -> Key {
-        key(["a", "b", "b/c", "b/d", "z"][self.below(5) as usize])
-    }
-
-    /// Of any kind; now and then large enough for chunks.
-    fn value(&mut self) -> Value {
-        let byte = self.below(256) as u8;
-        match self.below(12) {
-            0 => Value::bytes(vec![byte; 4_300_000]),
-            1 => Value::bytes(vec![byte; 70_000]),
-            2..5 => Value::counter(i64::from(byte) - 100),
-            _ => Value::bytes(vec![byte; byte as usize]),
-        }
+/// Of any kind; now and then large enough for chunks.
+fn any_value(dice: &mut Dice) -> Value {
+    let byte = dice.below(256) as u8;
+    match dice.below(12) {
+        0 => Value::bytes(vec![byte; 4_300_000]),
+        1 => Value::bytes(vec![byte; 70_000]),
+        2..5 => Value::counter(i64::from(byte) - 100),
+        _ => Value::bytes(vec![byte; byte as usize]),
     }
 }
 
@@ -76,11 +67,11 @@ async fn random_sequences_do_what_a_map_does(place: Place) -> Result<()> {
 }
 
 async fn one_call(place: &Place, dice: &mut Dice, model: &mut Model) -> Result<()> {
-    let (bucket, name) = (place.bucket(), dice.key());
+    let (bucket, name) = (place.bucket(), any_key(dice));
     let there = model.values.get(&name).cloned();
     match dice.below(9) {
         0 => {
-            let value = dice.value();
+            let value = any_value(dice);
             let version = bucket.set(name.clone(), value.clone(), Keeping::default()).await?;
             model.set(name, version, value)?;
         }
@@ -95,7 +86,7 @@ async fn one_call(place: &Place, dice: &mut Dice, model: &mut Model) -> Result<(
                 (_, 0) | (None, _) => Expect::Absent,
                 (Some((version, _)), _) => Expect::Version(version + 1),
             };
-            let value = dice.value();
+            let value = any_value(dice);
             let holds = match (expect, &there) {
                 (Expect::Absent, there) => there.is_none(),
                 (Expect::Version(version), Some((at, _))) => version == *at,
@@ -145,7 +136,7 @@ async fn one_call(place: &Place, dice: &mut Dice, model: &mut Model) -> Result<(
         }
         7 => {
             let set = |value: &Value| Change::Set { value: value.clone(), expires: None };
-            let (first, second) = (dice.value(), dice.value());
+            let (first, second) = (any_value(dice), any_value(dice));
             let changes = vec![(key("a"), set(&first)), (key("b"), set(&second)), (key("z"), Change::Delete)];
             let changed = bucket.write(Write { changes, ..Write::default() }).await?;
             model.set(key("a"), changed[0].version, first)?;

@@ -167,7 +167,7 @@ fn harmed(quota: Value) -> Result<(Node, Client)> {
 fn a_straggler_is_left_behind_or_tried_again() -> Result<()> {
     let (_node, client) = harmed(json!({}))?;
     let straggling = |on_loss: &str| {
-        let more = json!({ "on_loss": on_loss, "straggler_ms": 1_000, "epochs": 3, "name": on_loss });
+        let more = json!({ "on_loss": on_loss, "straggler_ms": 3_000, "epochs": 3, "name": on_loss });
         let spec = with(harmful("straggle"), "params", json!({ "harm": "straggle" }));
         more.as_object().into_iter().flatten().fold(spec, |spec, (key, value)| with(spec, key, value.clone()))
     };
@@ -179,7 +179,7 @@ fn a_straggler_is_left_behind_or_tried_again() -> Result<()> {
     eventually(LONG, || Ok(client.job(&name)?.job.state.is_over()))?;
     let detail = client.job(&name)?;
     ensure!(detail.job.state == State::Failed && detail.job.epoch == 1, "{:?}", detail.job);
-    ensure!(detail.job.reason.contains("`straggler` = 1000 ms"), "{}", detail.job.reason);
+    ensure!(detail.job.reason.contains("`straggler` = 3000 ms"), "{}", detail.job.reason);
     Ok(())
 }
 
