@@ -17,7 +17,6 @@ mod feedback;
 mod frames;
 mod names;
 mod round_trips;
-mod speed;
 mod training;
 
 /// One of each, and of those with numbers some.

@@ -134,7 +134,10 @@ impl Training {
             let moments = row(&format!("worker.{worker}.moments"))?;
             let locals = row(&format!("worker.{worker}.locals"))?;
             // Most codecs have none.
-            let residual = row(&format!("worker.{worker}.residual")).unwrap_or_default();
+            let residual = match row(&format!("worker.{worker}.residual")) {
+                Err(BadCheckpoint::Missing(_)) => Vec::new(),
+                residual => residual?,
+            };
             Ok(Arc::new(Private { moments, steps: *steps, locals, residual }))
         };
         let privates = facts.worker_steps.iter().enumerate().map(private).collect::<Result<_, _>>()?;

@@ -124,11 +124,10 @@ impl Redis {
         let known = self.incarnations.of(&space.tenant);
         let mut all = keys.all();
         all.extend(further_key);
-        let mut given = vec![
-            Bytes::from(known.clone().unwrap_or_default()),
-            Bytes::from(self.incarnations.candidate()),
-            Bytes::from(keys.job),
-        ];
+        // What a store that has no incarnation becomes.
+        let candidate = if known.is_none() { incarnation::random()? } else { String::new() };
+        let mut given =
+            vec![Bytes::from(known.clone().unwrap_or_default()), Bytes::from(candidate), Bytes::from(keys.job)];
         given.extend(arguments);
         let reply = self.link.script(script, &all, &given).await?;
         let answer = Answer::read(reply)?;
@@ -313,7 +312,7 @@ impl ParamStore for Redis {
 
     async fn write(&self, space: &Space, account: &Arc<Account>, write: Write) -> Result<Vec<Changed>, ParamError> {
         write.check()?;
-        let answer_key = format!("{}:o:{}", Keys::prefix(&space.tenant), incarnation::random());
+        let answer_key = format!("{}:o:{}", Keys::prefix(&space.tenant), incarnation::random()?);
         loop {
             let arguments = self.arguments(space, account, &write).await?;
             let answer = self.run(&scripts::WRITE, space, Some(answer_key.clone()), arguments).await?;

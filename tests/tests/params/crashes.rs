@@ -40,7 +40,8 @@ fn number_of(entry: &Entry) -> Result<u64> {
     Ok(number)
 }
 
-/// Writes until it is killed, and says what is acknowledged. Not a test: it is started by one.
+/// Writes until it is killed, and says what is acknowledged. No test, so never run as one: another test starts this
+/// program with only this in it, to have a process of its own to kill.
 #[test]
 #[ignore = "the process that is killed by other tests"]
 fn child() -> Result<()> {

@@ -89,7 +89,9 @@ impl Record {
         if u64::from(checksum(&prefix[..12], &meta, &data)) != expected {
             return Ok(None);
         }
-        Ok(Self::from_parts(&meta, data))
+        // Whole, and yet not understood: another version has written it. What follows must not be dropped for that.
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "a record that this version cannot read");
+        Self::from_parts(&meta, data).map(Some).ok_or_else(strange)
     }
 
     fn parts(&self) -> (Meta, &[u8]) {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, mpsc};
 
 use tokio::sync::{Notify, oneshot};
@@ -88,7 +87,7 @@ struct JournalFile {
     path: PathBuf,
     file: BufWriter<File>,
     bytes: u64,
-    long_told: AtomicU64,
+    long_told: bool,
 }
 
 impl JournalFile {
@@ -96,7 +95,7 @@ impl JournalFile {
         let path = path_of(folder, number);
         let file = File::create_new(&path).map_err(|error| DiskError::io("create", &path, error))?;
         super::disk::sync_folder(folder)?;
-        Ok(Self { number, path, file: BufWriter::with_capacity(1 << 20, file), bytes: 0, long_told: AtomicU64::new(0) })
+        Ok(Self { number, path, file: BufWriter::with_capacity(1 << 20, file), bytes: 0, long_told: false })
     }
 
     fn write(&mut self, records: &[Record]) -> io::Result<()> {
@@ -143,7 +142,7 @@ impl Thread {
                 }
             }
             self.flush(&mut failed, &mut waiting);
-            let is_long = self.file.bytes >= LONG && self.file.long_told.swap(1, Relaxed) == 0;
+            let is_long = self.file.bytes >= LONG && !std::mem::replace(&mut self.file.long_told, true);
             if is_long || failed.is_some() {
                 self.long.notify_one();
             }

@@ -6,18 +6,18 @@ use std::sync::Mutex;
 
 use crate::locks::Lock;
 use crate::names::Name;
+use crate::params::ParamError;
 
 /// The incarnations of tenants' stores, kept in a file.
 pub struct Incarnations {
     path: Option<PathBuf>,
     known: Mutex<BTreeMap<Name, String>>,
-    candidate: String,
 }
 
 impl Incarnations {
     /// Forgotten when the process ends.
     pub fn in_memory() -> Self {
-        Self { path: None, known: Mutex::default(), candidate: random() }
+        Self { path: None, known: Mutex::default() }
     }
 
     pub fn open(path: &Path) -> Result<Self, String> {
@@ -26,12 +26,7 @@ impl Incarnations {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(format!("cannot read `{}`: {error}", path.display())),
         };
-        Ok(Self { path: Some(path.to_owned()), known: Mutex::new(known), candidate: random() })
-    }
-
-    /// What a store that has none becomes.
-    pub fn candidate(&self) -> String {
-        self.candidate.clone()
+        Ok(Self { path: Some(path.to_owned()), known: Mutex::new(known) })
     }
 
     pub fn of(&self, tenant: &Name) -> Option<String> {
@@ -71,11 +66,10 @@ impl Incarnations {
 }
 
 /// A name that nobody else has.
-pub fn random() -> String {
+pub fn random() -> Result<String, ParamError> {
     let mut bytes = [0; 12];
-    // Without randomness from the system nothing else here would run either; a repeated name is then told as a conflict.
-    getrandom::fill(&mut bytes).ok();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    getrandom::fill(&mut bytes).map_err(|error| ParamError::Unavailable(format!("no randomness: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 #[cfg(test)]

@@ -122,9 +122,10 @@ impl Link {
         self.run(&client::cmd("PING")).await.map_err(refused)?;
         let mut command = client::cmd("CONFIG");
         command.arg("GET").arg("maxmemory-policy");
-        // Not everybody may ask.
-        let policy = self.run(&command).await.ok().and_then(|reply| format!("{reply:?}").contains("noeviction").into());
-        if policy == Some(false) {
+        // Not everybody may ask, and whoever may not goes on without being warned.
+        if let Ok(reply) = self.run(&command).await
+            && !format!("{reply:?}").contains("noeviction")
+        {
             tracing::warn!(
                 "the Redis at {} evicts what it has no room for, and weights would be lost: set `maxmemory-policy noeviction`",
                 self.name
