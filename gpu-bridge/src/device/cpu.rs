@@ -30,6 +30,7 @@ mod random;
 mod reduction;
 mod shared;
 mod simd;
+mod sixteen;
 mod sparse;
 
 pub(crate) use memory::scratch_floats;

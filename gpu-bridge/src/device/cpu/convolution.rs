@@ -285,7 +285,7 @@ fn correlate(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &R
         single::gradient_weight(geometry, x, dy, dw, run)
     } else if depthwise::suits(geometry) {
         depthwise::gradient_weight(geometry, x, dy, dw, run)
-    } else if winograd::suits_weight(geometry) {
+    } else if winograd::suits(geometry) {
         winograd::gradient_weight(geometry, x, dy, dw, run)
     } else {
         let geometry = &geometry.flattened();

@@ -1,45 +1,10 @@
-//! Eight floats side by side: read in part, and eight of them turned over.
+//! Eight floats side by side, and eight of them turned over.
 //!
 //! To be called where code is [`vectorized`](super::simd::vectorized).
-
-use std::ops::Range;
 
 pub(super) const EIGHT: usize = 8;
 
 pub(super) type Eight = [f32; EIGHT];
-
-/// Some of the floats from `start` on, which may lie outside `data` as long as those lanes do not; zeros for the others.
-#[inline(always)]
-pub(super) fn load(data: &[f32], start: isize, lanes: Range<usize>) -> Eight {
-    let inside = |lane: usize| start.checked_add_unsigned(lane).is_some_and(|at| at >= 0 && at as usize <= data.len());
-    let lie_inside = lanes.end <= EIGHT && (lanes.is_empty() || inside(lanes.start) && inside(lanes.end));
-    assert!(lie_inside, "the lanes lie inside");
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") {
-        // SAFETY: the feature is there, and so is what is read.
-        return unsafe { load_avx2(data.as_ptr().wrapping_offset(start), lanes) };
-    }
-    std::array::from_fn(|lane| if lanes.contains(&lane) { data[(start + lane as isize) as usize] } else { 0.0 })
-}
-
-/// # Safety
-/// There are floats at these lanes.
-#[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn load_avx2(from: *const f32, lanes: Range<usize>) -> Eight {
-    use std::arch::x86_64::{
-        _mm256_andnot_si256, _mm256_cmpgt_epi32, _mm256_maskload_ps, _mm256_set1_epi32, _mm256_setr_epi32,
-        _mm256_storeu_ps,
-    };
-    let index = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    let before = _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes.start as i32), index);
-    let mask = _mm256_andnot_si256(before, _mm256_cmpgt_epi32(_mm256_set1_epi32(lanes.end as i32), index));
-    let mut eight = [0.0; EIGHT];
-    // SAFETY: what the mask leaves out is not read.
-    unsafe { _mm256_storeu_ps(eight.as_mut_ptr(), _mm256_maskload_ps(from, mask)) };
-    eight
-}
 
 /// Rows become columns.
 #[inline(always)]
@@ -97,13 +62,5 @@ mod tests {
         let columns = transpose(&rows);
         assert_eq!(columns[3][5], rows[5][3]);
         assert_eq!(transpose(&columns), rows);
-    }
-
-    #[test]
-    fn lanes_outside_the_data_are_zeros() {
-        let data = [1.0, 2.0, 3.0];
-        assert_eq!(load(&data, -2, 2..5), [0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
-        assert_eq!(load(&data, 1, 0..2), [2.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]);
-        assert_eq!(load(&data, 50, 0..0), [0.0; EIGHT]);
     }
 }

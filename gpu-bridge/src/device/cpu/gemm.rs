@@ -193,6 +193,66 @@ pub(super) fn multiply_alone(
     unsafe { product(sizes, a, b, to, scratch) }
 }
 
+/// Columns that lie in panels of [`LANES`]: column `j` of a step lies at `j / LANES * panel + step * step + j % LANES`.
+#[derive(Clone, Copy)]
+pub(super) struct Panels<'a> {
+    pub data: &'a [f32],
+    /// Floats from one panel to the next.
+    pub panel: usize,
+    /// Floats from one step of the depth to the next.
+    pub step: usize,
+}
+
+/// The depth that a block of panels goes through at a time: a pair of panels stays in the first cache.
+const PANEL_DEPTH: usize = 256;
+
+/// `c = a b`, or added to what is there, on this thread alone and without packing anything. Rows of `c` lie `stride`
+/// floats apart.
+pub(super) fn multiply_panels(
+    sizes: Sizes,
+    a: Matrix<'_>,
+    b: Panels<'_>,
+    c: &mut [f32],
+    stride: usize,
+    accumulate: bool,
+) {
+    let Sizes { m, n, k } = sizes;
+    if m == 0 || n == 0 || k == 0 {
+        return;
+    }
+    assert!(a.holds(m, k), "the rows hold what is multiplied");
+    let last = n.div_ceil(LANES) - 1;
+    assert!(last * b.panel + (k - 1) * b.step + LANES <= b.data.len(), "the panels hold what is multiplied");
+    assert!(n <= stride && (m - 1) * stride + n <= c.len(), "the product has room");
+    for first in (0..k).step_by(PANEL_DEPTH) {
+        let depth = PANEL_DEPTH.min(k - first);
+        for column in (0..n).step_by(2 * LANES) {
+            let columns = b.data[column / LANES * b.panel + first * b.step..].as_ptr();
+            let mut row = 0;
+            while row < m {
+                let count = block_rows(m - row);
+                let rows = a.from(row, first).data.as_ptr();
+                let from =
+                    Operands { depth, rows, row_stride: a.row, row_step: a.column, columns, column_step: b.step };
+                let left = n - column;
+                // SAFETY: a block of the product, or two, of operands that hold them; asserted above.
+                unsafe {
+                    let place = c.as_mut_ptr().add(row * stride + column);
+                    let to = Target { place, stride, columns: left, scale: 1.0, accumulate: accumulate || first > 0 };
+                    match left > LANES {
+                        true => {
+                            let to = Target { columns: left.min(2 * LANES), ..to };
+                            block::multiply_pair(count, from, columns.add(b.panel), to);
+                        }
+                        false => block::multiply(count, from, to),
+                    }
+                }
+                row += count;
+            }
+        }
+    }
+}
+
 /// # Safety
 /// The target is valid for `m` rows of `n` columns, and nobody else uses it.
 unsafe fn product(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target, scratch: &mut [f32]) {

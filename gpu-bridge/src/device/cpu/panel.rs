@@ -52,20 +52,6 @@ pub(super) fn multiply(depth: usize, rows: &[f32], columns: &[f32], block: &mut 
     );
 }
 
-/// [`multiply`] with two panels of columns: each row's factor is read once for both, where there are registers enough.
-#[inline]
-pub(super) fn multiply_pair(depth: usize, rows: &[f32], columns: [&[f32]; 2], blocks: &mut [Block; 2]) {
-    #[cfg(target_arch = "x86_64")]
-    if has_avx512() {
-        let (rows, columns) = (&rows[..depth * ROWS], columns.map(|columns| &columns[..depth * LANES]));
-        // SAFETY: the features are there, and all panels have `depth` steps.
-        return unsafe { avx512::multiply_pair(depth, rows.as_ptr(), columns.map(<[f32]>::as_ptr), blocks) };
-    }
-    for (columns, block) in columns.into_iter().zip(blocks) {
-        multiply(depth, rows, columns, block);
-    }
-}
-
 /// # Safety
 /// The panels have `depth` steps.
 #[cfg(target_arch = "x86_64")]

@@ -4,31 +4,48 @@
 //! convolution becomes 36 independent products over the channels. The gradient of the weight is the same filtering with
 //! the roles changed: the gradient's 4 x 4 square is the kernel and 3 x 3 taps come out. Sums are of larger numbers than
 //! the direct way's, which costs about two digits of the seven that f32 has.
+//!
+//! A tile of work takes some strips of squares through all of it, so that what is transformed stays in its core's cache.
+//! Where there are few squares and many channels, tiles share strips and transform them once each: that is an eighth of
+//! what multiplying takes.
 
-use super::{Geometry, Weight};
-use crate::device::cpu::eight::{self, EIGHT, Eight};
-use crate::device::cpu::panel::{self, Block, LANES, ROWS};
-use crate::device::cpu::simd::vectorized;
+use std::ops::Range;
+
+use super::{Geometry, Weight, add_parts};
+use crate::device::cpu::gemm::{Matrix, Panels, Sizes, multiply_panels};
+use crate::device::cpu::sixteen::{self, Floats, Kernel, SIXTEEN, Sixteen};
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
-mod squares;
+mod strip;
 mod transform;
 
-use squares::{Squares, Window};
-use transform::POINTS;
+use strip::{Channels, Place, Strips};
+use transform::{LINE, POINTS, Taps, both_ways};
 
 /// The side of a square of outputs.
 const SIDE: usize = 4;
 
-/// Squares that a tile transforms and multiplies at a time: a pair of panels.
-const SQUARES: usize = 2 * LANES;
+/// Taps of a kernel.
+const TAPS: usize = 9;
 
-/// Output channels that a tile computes, in panels, where there are few squares.
-const ROW_PANELS: usize = 22;
+/// Channels that are multiplied at a time, in panels of sixteen.
+const PANELS: usize = 4;
 
-/// Floats of transformed operands of the weight's gradient: they stay in the last-level cache.
-const TRANSFORMED: usize = 2 << 20;
+/// Vectors of transformed pixels of a tile: about half of a core's second cache.
+const PIXELS: usize = 16 * 1024;
+
+/// The fewest and the most squares of a tile: weights are read once for each tile.
+const SQUARES: Range<usize> = 32..64;
+
+/// The tiles that a call is cut into where there is enough to do.
+const TILES: usize = 8;
+
+/// The most multiplications of a tile, so that a cancelled call ends within a few milliseconds.
+const LARGE_TILE: usize = 1 << 27;
+
+/// Input channels whose weights a tile transforms.
+const WEIGHT_CHANNELS: usize = 64;
 
 /// Channels below which transforming costs more than it saves.
 const FEW_CHANNELS: usize = 16;
@@ -51,14 +68,16 @@ pub(super) fn suits(geometry: &Geometry) -> bool {
             >= TRANSFORM * squares * (geometry.inputs + geometry.outputs)
 }
 
-pub(super) fn suits_weight(geometry: &Geometry) -> bool {
-    suits(geometry)
+/// Vectors from one point's operands to the next: one more than they are, because points that lie a power of two apart
+/// would fight for the same lines of a cache.
+fn spaced(vectors: usize) -> usize {
+    vectors + 1
 }
 
-/// Floats from one point's operands to the next. Some more than they are: channels are often a power of two, and points
-/// that lie one apart would fight for the same lines of a cache.
-fn stride(floats: usize) -> usize {
-    floats + 2 * LANES
+/// Strips that a tile takes, where a square takes so many vectors.
+fn strips_together(strips: &Strips<'_>, per_square: usize) -> usize {
+    let squares = (PIXELS / per_square).clamp(SQUARES.start, SQUARES.end);
+    (squares / strips.length).max(1)
 }
 
 pub(super) fn forward(
@@ -69,191 +88,163 @@ pub(super) fn forward(
     y: &mut [f32],
     run: &Run<'_>,
 ) -> Result<()> {
-    let Geometry { inputs, outputs, .. } = *geometry;
-    let row_panels = outputs.div_ceil(ROWS);
-    let weight_stride = stride(row_panels * inputs * ROWS);
-    let mut transformed = run.scratch(POINTS * weight_stride)?;
-    transform_weight(geometry, weight, transformed.floats(), run)?;
-    let transformed = &*transformed.floats();
+    let panels = geometry.outputs.div_ceil(SIXTEEN);
+    let mut weights = run.scratch(POINTS * spaced(panels * geometry.inputs) * SIXTEEN)?;
+    transform_weight(geometry, weight, weights.floats(), run)?;
+    let weights = weights.floats().as_chunks().0;
 
-    let squares = Squares::new(geometry);
-    let blocks = squares.count.div_ceil(SQUARES);
-    let pieces = if blocks >= 8 { 1 } else { row_panels.div_ceil(ROW_PANELS) };
-    let panels_per_piece = row_panels.div_ceil(pieces);
-    let pixel_stride = stride(inputs * LANES);
-    let pixel_floats = SQUARES / LANES * POINTS * pixel_stride;
-    let product_floats = POINTS * panels_per_piece * ROWS * SQUARES;
+    let strips = Strips::new(geometry);
+    let depth_panels = geometry.inputs.div_ceil(SIXTEEN);
+    let together = strips_together(&strips, POINTS * depth_panels);
+    let squares = together * strips.length;
+    let blocks = strips.count.div_ceil(together);
+    // Where there are few blocks, or many channels, tiles are of some output channels only.
+    let most = (LARGE_TILE / (POINTS * squares * geometry.inputs * SIXTEEN)).max(1);
+    let panels_per_piece = panels.div_ceil(TILES.div_ceil(blocks)).min(most).next_multiple_of(PANELS);
+    let pieces = panels.div_ceil(panels_per_piece);
+    let pixel_room = POINTS * spaced(squares * depth_panels);
+    let product_room = POINTS * spaced(squares * PANELS);
     let y = Parts::new(y);
-    run.each_with(blocks * pieces, pixel_floats + product_floats, |tile, scratch| {
-        let (first, piece) = (tile / pieces * SQUARES, tile % pieces);
-        let rows = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
-        let (pixels, products) = scratch.split_at_mut(pixel_floats);
-        vectorized(
-            #[inline(always)]
-            || transform_pixels(&squares, x, first, pixels),
-        );
-        let depth = inputs;
-        for point in 0..POINTS {
-            for (index, row_panel) in rows.clone().enumerate() {
-                let weights = &transformed[point * weight_stride + row_panel * depth * ROWS..][..depth * ROWS];
-                let pixels = [0, 1].map(|part| &pixels[(part * POINTS + point) * pixel_stride..][..depth * LANES]);
-                let mut blocks = [[[0.0; LANES]; ROWS]; 2];
-                // The second half may be past the last square.
-                match first + LANES < squares.count {
-                    true => panel::multiply_pair(depth, weights, pixels, &mut blocks),
-                    false => panel::multiply(depth, weights, pixels[0], &mut blocks[0]),
-                }
-                for (part, block) in blocks.iter().enumerate() {
-                    for (row, values) in block.iter().enumerate() {
-                        let at = ((index * ROWS + row) * POINTS + point) * SQUARES + part * LANES;
-                        products[at..at + LANES].copy_from_slice(values);
-                    }
-                }
+    run.each_with(blocks * pieces, (pixel_room + product_room + strips.room()) * SIXTEEN, |tile, scratch| {
+        let (block, piece) = (tile / pieces, tile % pieces);
+        let (pixels, rest) = scratch.as_chunks_mut().0.split_at_mut(pixel_room);
+        let (products, lines) = rest.split_at_mut(product_room);
+        sixteen::run(Forward {
+            strips,
+            x,
+            weights,
+            bias,
+            y: &y,
+            block: block * together..strips.count.min((block + 1) * together),
+            squares,
+            panels: piece * panels_per_piece..panels.min((piece + 1) * panels_per_piece),
+            pixels,
+            products,
+            lines,
+        });
+    })
+}
+
+/// Some strips and some panels of output channels, which are this tile's alone.
+struct Forward<'a> {
+    strips: Strips<'a>,
+    x: &'a [f32],
+    /// `[point][panel][input]`, vectors of output channels.
+    weights: &'a [Floats],
+    bias: Option<&'a [f32]>,
+    y: &'a Parts<'a, f32>,
+    block: Range<usize>,
+    /// The most squares that a block has.
+    squares: usize,
+    panels: Range<usize>,
+    /// `[point][square][panel]`, vectors of input channels.
+    pixels: &'a mut [Floats],
+    /// The same, vectors of output channels.
+    products: &'a mut [Floats],
+    lines: &'a mut [Floats],
+}
+
+impl Kernel for Forward<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Sixteen>(self) {
+        let Self { strips, x, weights, bias, y, block, squares, panels, pixels, products, lines } = self;
+        let Geometry { inputs, outputs, .. } = *strips.geometry;
+        let depth_panels = inputs.div_ceil(SIXTEEN);
+        let pixel_stride = spaced(squares * depth_panels);
+        let mut count = 0;
+        for strip in block.clone().map(|index| strips.get(index)) {
+            for panel in 0..depth_panels {
+                let channels = Channels::panel(inputs, panel);
+                let start = count * depth_panels + panel;
+                let place = Place { start, square_stride: depth_panels, point_stride: pixel_stride };
+                strips.transform_pixels::<V>(strip, x, &channels, lines, pixels, place);
             }
+            count += strip.squares;
         }
-        let channels = rows.start * ROWS..outputs.min(rows.end * ROWS);
-        // SAFETY: these channels of these squares are this tile's alone.
-        vectorized(
-            #[inline(always)]
-            || unsafe { finish(&squares, products, channels, bias, first, &y) },
-        );
-    })
-}
-
-/// The weight as panels of output channels, one set for each point.
-fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], run: &Run<'_>) -> Result<()> {
-    let Geometry { inputs, outputs, .. } = *geometry;
-    let row_panels = outputs.div_ceil(ROWS);
-    let stride = stride(row_panels * inputs * ROWS);
-    let into = Parts::new(into);
-    let together = (1024 / inputs).max(1);
-    run.ranges(row_panels, together, |panels| {
-        for panel in panels {
-            vectorized(
-                #[inline(always)]
-                || {
-                    for first in (0..inputs).step_by(EIGHT) {
-                        // Some channels at a time, so that what is written for a point is not a few floats here and there.
-                        let count = EIGHT.min(inputs - first);
-                        let mut points = [[[0.0; ROWS]; EIGHT]; POINTS];
-                        for channel in 0..count {
-                            let taps = panel_taps(geometry, weight, panel * ROWS, first + channel);
-                            for (points, values) in points.iter_mut().zip(transform::kernel(&taps)) {
-                                points[channel].copy_from_slice(&values[..ROWS]);
-                            }
-                        }
-                        for (point, values) in points.iter().enumerate() {
-                            let at = point * stride + (panel * inputs + first) * ROWS;
-                            let values = values[..count].as_flattened();
-                            // SAFETY: a panel is one tile's alone.
-                            unsafe { into.part(at..at + values.len()) }.copy_from_slice(values);
-                        }
-                    }
-                },
-            );
-        }
-    })
-}
-
-/// The taps of one input channel for [`ROWS`] output channels; zeros past the last of them.
-#[inline(always)]
-fn panel_taps(geometry: &Geometry, weight: Weight<'_>, first: usize, input: usize) -> [Eight; 9] {
-    let Geometry { inputs, outputs, .. } = *geometry;
-    let mut last = [0.0; EIGHT];
-    let rows: [Eight; EIGHT] = std::array::from_fn(|row| {
-        let output = first + row;
-        if row >= ROWS || output >= outputs {
-            return [0.0; EIGHT];
-        }
-        let kernel = if weight.reversed { input * outputs + output } else { output * inputs + input };
-        match weight.data[kernel * 9..].first_chunk::<9>() {
-            Some([taps @ .., end]) => {
-                last[row] = *end;
-                *taps
+        let weight_stride = spaced(outputs.div_ceil(SIXTEEN) * inputs);
+        let product_stride = spaced(squares * PANELS);
+        for first in panels.clone().step_by(PANELS) {
+            let wide = PANELS.min(panels.end - first);
+            for point in 0..POINTS {
+                let sizes = Sizes { m: count, n: wide * SIXTEEN, k: inputs };
+                let pixels = pixels[point * pixel_stride..].as_flattened();
+                let weights = weights[point * weight_stride + first * inputs..].as_flattened();
+                multiply_panels(
+                    sizes,
+                    Matrix::new(pixels, depth_panels * SIXTEEN, 1),
+                    Panels { data: weights, panel: inputs * SIXTEEN, step: SIXTEEN },
+                    products[point * product_stride..].as_flattened_mut(),
+                    PANELS * SIXTEEN,
+                    false,
+                );
             }
-            None => [0.0; EIGHT],
-        }
-    });
-    let eight = eight::transpose(&rows);
-    std::array::from_fn(|tap| {
-        let tap = if weight.reversed { 8 - tap } else { tap };
-        eight.get(tap).copied().unwrap_or(last)
-    })
-}
-
-/// What some squares see, as panels of squares, one set for each point: `[part][point][channel][lane]`.
-#[inline(always)]
-fn transform_pixels(squares: &Squares<'_>, x: &[f32], first: usize, into: &mut [f32]) {
-    let inputs = squares.geometry.inputs;
-    let plane = squares.geometry.input_plane();
-    let stride = stride(inputs * LANES);
-    for start in (0..SQUARES).step_by(EIGHT) {
-        let (part, lane) = (start / LANES, start % LANES);
-        if first + part * LANES >= squares.count {
-            return;
-        }
-        let windows: [Window; EIGHT] = std::array::from_fn(|offset| squares.seen(first + start + offset));
-        for input in 0..inputs {
-            let pixels = squares.pixels(|lane| {
-                let window = &windows[lane];
-                (window, &x[(window.image * inputs + input) * plane..][..plane])
-            });
-            let points = transform::pixels(&pixels);
-            for (point, values) in points.iter().enumerate() {
-                let at = (part * POINTS + point) * stride + input * LANES + lane;
-                into[at..at + EIGHT].copy_from_slice(values);
+            let mut before = 0;
+            for strip in block.clone().map(|index| strips.get(index)) {
+                for panel in 0..wide {
+                    let channels = Channels::panel(outputs, first + panel);
+                    let bias = bias.map_or(V::splat(0.0), |bias| V::load_some(&bias[channels.range.clone()]));
+                    let start = before * PANELS + panel;
+                    let place = Place { start, square_stride: PANELS, point_stride: product_stride };
+                    // SAFETY: these channels of these strips are this tile's alone.
+                    unsafe { strips.write_outputs(strip, &channels, bias, lines, y, products, place) };
+                }
+                before += strip.squares;
             }
         }
     }
 }
 
-/// Turns the products of some channels into outputs.
-///
-/// # Safety
-/// Nobody else writes these channels of these squares.
-#[inline(always)]
-unsafe fn finish(
-    squares: &Squares<'_>,
-    products: &[f32],
-    channels: std::ops::Range<usize>,
-    bias: Option<&[f32]>,
-    first: usize,
-    y: &Parts<'_, f32>,
-) {
-    let geometry = squares.geometry;
-    let [height, width] = geometry.to;
-    let places: [_; SQUARES] = std::array::from_fn(|offset| squares.place((first + offset).min(squares.count - 1)));
-    for (channel, products) in channels.zip(products.chunks_exact(POINTS * SQUARES)) {
-        let shift = bias.map_or(0.0, |bias| bias[channel]);
-        for start in (0..SQUARES).step_by(EIGHT) {
-            if first + start >= squares.count {
-                break;
+/// The weight as `[point][panel][input]`, vectors of output channels.
+fn transform_weight(geometry: &Geometry, weight: Weight<'_>, into: &mut [f32], run: &Run<'_>) -> Result<()> {
+    let Geometry { inputs, outputs, .. } = *geometry;
+    let panels = outputs.div_ceil(SIXTEEN);
+    let into = Parts::new(into.as_chunks_mut().0);
+    let chunks = inputs.div_ceil(WEIGHT_CHANNELS);
+    run.each(panels * chunks, |tile| {
+        let (panel, first) = (tile / chunks, tile % chunks * WEIGHT_CHANNELS);
+        let channels = first..inputs.min(first + WEIGHT_CHANNELS);
+        sixteen::run(TransformWeight { geometry, weight, panel, channels, into: &into });
+    })
+}
+
+/// A panel of output channels and some input channels, which are this tile's alone.
+struct TransformWeight<'a> {
+    geometry: &'a Geometry,
+    weight: Weight<'a>,
+    panel: usize,
+    channels: Range<usize>,
+    into: &'a Parts<'a, Floats>,
+}
+
+impl Kernel for TransformWeight<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Sixteen>(self) {
+        let Self { geometry, weight, panel, channels, into } = self;
+        let Geometry { inputs, outputs, .. } = *geometry;
+        let stride = spaced(outputs.div_ceil(SIXTEEN) * inputs);
+        for input in channels {
+            let mut kernels = [V::splat(0.0); SIXTEEN];
+            let first = panel * SIXTEEN;
+            for (output, kernel) in (first..outputs).zip(&mut kernels) {
+                let index = if weight.reversed { input * outputs + output } else { output * inputs + input };
+                *kernel = V::load_some(&weight.data[index * TAPS..][..TAPS]);
             }
-            let mut points = [[0.0; EIGHT]; POINTS];
-            for (points, products) in points.iter_mut().zip(products.chunks_exact(SQUARES)) {
-                points.copy_from_slice(&products[start..start + EIGHT]);
+            let mut taps = V::transpose(kernels);
+            if weight.reversed {
+                taps[..TAPS].reverse();
             }
-            let values = transform::outputs(&points).map(|values| values.map(|value| value + shift));
-            // Two lines of each square.
-            let (halves, _) = values.as_chunks::<EIGHT>();
-            for (half, values) in halves.iter().enumerate() {
-                let lines = eight::transpose(values);
-                let count = EIGHT.min(squares.count - first - start);
-                for (&(image, row, column), lines) in places[start..][..count].iter().zip(&lines) {
-                    let plane = (image * geometry.outputs + channel) * height * width;
-                    let (lines, _) = lines.as_chunks::<SIDE>();
-                    for (row, line) in (row + 2 * half..height).zip(lines) {
-                        let at = plane + row * width + column;
-                        if column + SIDE <= width {
-                            // SAFETY: by the contract.
-                            let into = unsafe { y.part(at..at + SIDE) };
-                            into.iter_mut().zip(line).for_each(|(into, value)| *into = *value);
-                        } else {
-                            // SAFETY: by the contract.
-                            let into = unsafe { y.part(at..at + width - column) };
-                            into.iter_mut().zip(line).for_each(|(into, value)| *into = *value);
-                        }
-                    }
+            let kernel = [[taps[0], taps[1], taps[2]], [taps[3], taps[4], taps[5]], [taps[6], taps[7], taps[8]]];
+            let points = both_ways::<transform::Kernel, V, 3, LINE>(kernel);
+            for (row, points) in points.iter().enumerate() {
+                for (column, value) in points.iter().enumerate() {
+                    let at = (row * LINE + column) * stride + panel * inputs + input;
+                    // SAFETY: these channels are this tile's alone.
+                    let into = unsafe { into.part(at..at + 1) };
+                    value.store(&mut into[0]);
                 }
             }
         }
@@ -261,166 +252,155 @@ unsafe fn finish(
 }
 
 pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
-    let Geometry { inputs, outputs, .. } = *geometry;
-    let squares = Squares::new(geometry);
-    let (row_panels, column_panels) = (outputs.div_ceil(ROWS), inputs.div_ceil(LANES));
-    let per_square = POINTS * (row_panels * ROWS + column_panels * LANES);
-    let block = (TRANSFORMED / per_square).clamp(16, squares.count.max(16)).next_multiple_of(8).min(squares.count);
-    let row_floats = POINTS * stride(row_panels * ROWS * block);
-    let column_floats = POINTS * stride(column_panels * LANES * block);
-    let mut scratch = run.scratch(row_floats + column_floats)?;
-    let (rows, columns) = scratch.floats().split_at_mut(row_floats);
-    for first in (0..squares.count).step_by(block) {
-        let count = block.min(squares.count - first);
-        let column_eights = column_panels * LANES / EIGHT;
-        let (into_rows, into_columns) = (Parts::new(rows), Parts::new(columns));
-        run.each(row_panels + column_eights, |tile| {
-            vectorized(
-                #[inline(always)]
-                || {
-                    if tile < row_panels {
-                        // SAFETY: a panel of output channels is one tile's alone.
-                        unsafe { transform_gradients(&squares, dy, tile, first..first + count, &into_rows) };
-                    } else {
-                        // SAFETY: eight input channels are one tile's alone.
-                        unsafe {
-                            transform_channels(
-                                &squares,
-                                x,
-                                (tile - row_panels) * EIGHT,
-                                first..first + count,
-                                &into_columns,
-                            )
-                        };
-                    }
-                },
-            );
-        })?;
-        let (rows, columns) = (&*rows, &*columns);
-        let (row_stride, column_stride) = (stride(row_panels * ROWS * count), stride(column_panels * LANES * count));
-        let into = Parts::new(dw);
-        // Two panels of columns at a time.
-        let column_pairs = column_panels.div_ceil(2);
-        run.each(row_panels * column_pairs, |tile| {
-            let (row_panel, first_column) = (tile / column_pairs, tile % column_pairs * 2);
-            let second = (first_column + 1).min(column_panels - 1);
-            let mut points: [[Block; POINTS]; 2] = [[[[0.0; LANES]; ROWS]; POINTS]; 2];
-            for point in 0..POINTS {
-                let rows = &rows[point * row_stride + row_panel * count * ROWS..][..count * ROWS];
-                let columns = [first_column, second]
-                    .map(|panel| &columns[point * column_stride + panel * count * LANES..][..count * LANES]);
-                let mut blocks = [[[0.0; LANES]; ROWS]; 2];
-                match second > first_column {
-                    true => panel::multiply_pair(count, rows, columns, &mut blocks),
-                    false => panel::multiply(count, rows, columns[0], &mut blocks[0]),
-                }
-                (points[0][point], points[1][point]) = (blocks[0], blocks[1]);
-            }
-            for (column_panel, points) in (first_column..=second).zip(&points) {
-                // SAFETY: a block of channels is one tile's alone.
-                vectorized(
-                    #[inline(always)]
-                    || unsafe { finish_weight(geometry, points, row_panel, column_panel, first > 0, &into) },
-                );
-            }
-        })?;
+    let strips = Strips::new(geometry);
+    let together = (SQUARES.start / strips.length).max(1);
+    let squares = together * strips.length;
+    let [across, down] = [geometry.inputs, geometry.outputs].map(|channels| channels.div_ceil(PANELS * SIXTEEN));
+    let blocks = strips.count.div_ceil(together);
+    // Where there are few channels, tiles are of some strips only, and their sums are added at the end.
+    let work = squares * POINTS * (PANELS * SIXTEEN).pow(2);
+    let blocks_per_part = blocks.div_ceil(TILES.div_ceil(across * down)).min((LARGE_TILE / work).max(1));
+    let parts = blocks.div_ceil(blocks_per_part);
+    let size = dw.len();
+    let mut partial = run.scratch(if parts > 1 { parts * size } else { 0 })?;
+    {
+        let into = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
+        let operand_room = POINTS * spaced(squares * PANELS);
+        let sum_room = POINTS * spaced(PANELS * SIXTEEN * PANELS);
+        run.each_with(
+            parts * across * down,
+            (2 * operand_room + sum_room + strips.room()) * SIXTEEN,
+            |tile, scratch| {
+                let (part, row, column) = (tile / across / down, tile / across % down, tile % across);
+                let (pixels, rest) = scratch.as_chunks_mut().0.split_at_mut(operand_room);
+                let (gradients, rest) = rest.split_at_mut(operand_room);
+                let (sums, lines) = rest.split_at_mut(sum_room);
+                let channels =
+                    |index: usize, all: usize| index * PANELS..all.div_ceil(SIXTEEN).min((index + 1) * PANELS);
+                let first = part * blocks_per_part * together;
+                sixteen::run(GradientWeight {
+                    strips,
+                    x,
+                    dy,
+                    into: &into,
+                    base: part * size,
+                    range: first..strips.count.min(first + blocks_per_part * together),
+                    together,
+                    inputs: channels(column, geometry.inputs),
+                    outputs: channels(row, geometry.outputs),
+                    pixels,
+                    gradients,
+                    sums,
+                    lines,
+                });
+            },
+        )?;
+    }
+    if parts > 1 {
+        add_parts(partial.floats(), dw, run)?;
     }
     Ok(())
 }
 
-/// The gradients of a panel of output channels, as rows: `[point][panel][square][row]`.
-///
-/// # Safety
-/// Nobody else writes this panel.
-#[inline(always)]
-unsafe fn transform_gradients(
-    squares: &Squares<'_>,
-    dy: &[f32],
-    panel: usize,
-    range: std::ops::Range<usize>,
-    into: &Parts<'_, f32>,
-) {
-    let outputs = squares.geometry.outputs;
-    let plane = squares.geometry.output_plane();
-    let count = range.len();
-    let stride = stride(outputs.div_ceil(ROWS) * ROWS * count);
-    for (index, square) in range.enumerate() {
-        let window = squares.outputs(square);
-        let gradients = squares.gradients(|lane| {
-            let output = panel * ROWS + lane;
-            if lane >= ROWS || output >= outputs {
-                return (&Window::EMPTY, &[]);
+/// Some strips, and some panels of input and of output channels, whose sums are this tile's alone.
+struct GradientWeight<'a> {
+    strips: Strips<'a>,
+    x: &'a [f32],
+    dy: &'a [f32],
+    into: &'a Parts<'a, f32>,
+    /// Where the weight starts that the sums go to.
+    base: usize,
+    range: Range<usize>,
+    /// Strips that are multiplied at a time.
+    together: usize,
+    inputs: Range<usize>,
+    outputs: Range<usize>,
+    /// `[point][square][panel]`, vectors of input channels.
+    pixels: &'a mut [Floats],
+    /// The same, vectors of output channels.
+    gradients: &'a mut [Floats],
+    /// `[point][output][panel]`, vectors of input channels.
+    sums: &'a mut [Floats],
+    lines: &'a mut [Floats],
+}
+
+impl Kernel for GradientWeight<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Sixteen>(mut self) {
+        let stride = spaced(self.together * self.strips.length * PANELS);
+        let sum_stride = spaced(PANELS * SIXTEEN * PANELS);
+        let (m, n) = (self.outputs.len() * SIXTEEN, self.inputs.len() * SIXTEEN);
+        for first in self.range.clone().step_by(self.together) {
+            let count = self.transform::<V>(first..self.range.end.min(first + self.together), stride);
+            for point in 0..POINTS {
+                multiply_panels(
+                    Sizes { m, n, k: count },
+                    Matrix::new(self.gradients[point * stride..].as_flattened(), 1, PANELS * SIXTEEN),
+                    Panels {
+                        data: self.pixels[point * stride..].as_flattened(),
+                        panel: SIXTEEN,
+                        step: PANELS * SIXTEEN,
+                    },
+                    self.sums[point * sum_stride..].as_flattened_mut(),
+                    PANELS * SIXTEEN,
+                    first > self.range.start,
+                );
             }
-            (&window, &dy[(window.image * outputs + output) * plane..][..plane])
-        });
-        for (point, values) in transform::square(&gradients).iter().enumerate() {
-            let at = point * stride + (panel * count + index) * ROWS;
-            // SAFETY: by the contract.
-            unsafe { into.part(at..at + ROWS) }.copy_from_slice(&values[..ROWS]);
         }
+        self.finish::<V>(sum_stride);
     }
 }
 
-/// What squares see of eight input channels, as panels of columns: `[point][panel][square][lane]`.
-///
-/// # Safety
-/// Nobody else writes these channels.
-#[inline(always)]
-unsafe fn transform_channels(
-    squares: &Squares<'_>,
-    x: &[f32],
-    channel: usize,
-    range: std::ops::Range<usize>,
-    into: &Parts<'_, f32>,
-) {
-    let inputs = squares.geometry.inputs;
-    let plane = squares.geometry.input_plane();
-    let count = range.len();
-    let stride = stride(inputs.div_ceil(LANES) * LANES * count);
-    for (index, square) in range.enumerate() {
-        let window = squares.seen(square);
-        let pixels = squares.pixels(|lane| {
-            if channel + lane >= inputs {
-                return (&Window::EMPTY, &[]);
+impl GradientWeight<'_> {
+    /// Transforms some strips, and tells how many squares they have.
+    #[inline(always)]
+    fn transform<V: Sixteen>(&mut self, block: Range<usize>, stride: usize) -> usize {
+        let Geometry { inputs, outputs, .. } = *self.strips.geometry;
+        let mut count = 0;
+        for strip in block.map(|index| self.strips.get(index)) {
+            let place = |panel: usize| {
+                let start = count * PANELS + panel;
+                Place { start, square_stride: PANELS, point_stride: stride }
+            };
+            for (index, panel) in self.inputs.clone().enumerate() {
+                let channels = Channels::panel(inputs, panel);
+                self.strips.transform_pixels::<V>(strip, self.x, &channels, self.lines, self.pixels, place(index));
             }
-            (&window, &x[(window.image * inputs + channel + lane) * plane..][..plane])
-        });
-        for (point, values) in transform::pixels(&pixels).iter().enumerate() {
-            let at = point * stride + (channel / LANES * count + index) * LANES + channel % LANES;
-            // SAFETY: by the contract.
-            unsafe { into.part(at..at + EIGHT) }.copy_from_slice(values);
+            for (index, panel) in self.outputs.clone().enumerate() {
+                let channels = Channels::panel(outputs, panel);
+                let into = &mut *self.gradients;
+                self.strips.transform_gradients::<V>(strip, self.dy, &channels, self.lines, into, place(index));
+            }
+            count += strip.squares;
         }
+        count
     }
-}
 
-/// Turns the products of a block of channels into taps.
-///
-/// # Safety
-/// Nobody else writes the taps of these channels.
-#[inline(always)]
-unsafe fn finish_weight(
-    geometry: &Geometry,
-    points: &[Block; POINTS],
-    row_panel: usize,
-    column_panel: usize,
-    accumulate: bool,
-    into: &Parts<'_, f32>,
-) {
-    let Geometry { inputs, outputs, .. } = *geometry;
-    let first_output = row_panel * ROWS;
-    for output in first_output..outputs.min(first_output + ROWS) {
-        let row = output - first_output;
-        for start in (0..LANES).step_by(EIGHT) {
-            let eight: [Eight; POINTS] =
-                std::array::from_fn(|point| std::array::from_fn(|lane| points[point][row][start + lane]));
-            let taps = transform::taps(&eight);
-            let first = column_panel * LANES + start;
-            for lane in 0..EIGHT.min(inputs.saturating_sub(first)) {
-                let at = (output * inputs + first + lane) * 9;
-                // SAFETY: by the contract.
-                let into = unsafe { into.part(at..at + 9) };
-                for (into, tap) in into.iter_mut().zip(&taps) {
-                    *into = if accumulate { *into + tap[lane] } else { tap[lane] };
+    /// Turns sums into taps.
+    #[inline(always)]
+    fn finish<V: Sixteen>(self, sum_stride: usize) {
+        let Geometry { inputs, outputs, .. } = *self.strips.geometry;
+        let first_output = self.outputs.start * SIXTEEN;
+        for output in first_output..outputs.min(self.outputs.end * SIXTEEN) {
+            for (place, panel) in self.inputs.clone().enumerate() {
+                let mut points = [[V::splat(0.0); LINE]; LINE];
+                for (row, points) in points.iter_mut().enumerate() {
+                    for (column, value) in points.iter_mut().enumerate() {
+                        let at = (row * LINE + column) * sum_stride + (output - first_output) * PANELS + place;
+                        *value = V::load(&self.sums[at]);
+                    }
+                }
+                let mut taps = [V::splat(0.0); SIXTEEN];
+                for (row, line) in both_ways::<Taps, V, LINE, 3>(points).iter().enumerate() {
+                    taps[row * 3..row * 3 + 3].copy_from_slice(line);
+                }
+                let channels = Channels::panel(inputs, panel).range;
+                for (input, kernel) in channels.zip(&V::transpose(taps)) {
+                    let at = self.base + (output * inputs + input) * TAPS;
+                    // SAFETY: these channels are this tile's alone.
+                    kernel.store_some(unsafe { self.into.part(at..at + TAPS) });
                 }
             }
         }

@@ -1,7 +1,6 @@
 //! The inner loops with vectors of sixteen: one vector is a row of a block.
 //!
-//! Six sums are too few to keep two multipliers busy, so every second step of the depth has sums of its own. A pair of
-//! blocks reads each row's factor once for both, and adds in the same order.
+//! Six sums are too few to keep two multipliers busy, so every second step of the depth has sums of its own.
 
 use std::arch::x86_64::{
     __m512, __mmask16, _mm_add_ps, _mm_storeu_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
@@ -52,37 +51,6 @@ pub(super) unsafe fn multiply(depth: usize, mut rows: *const f32, mut columns: *
         }
     }
     store(sums, block);
-}
-
-/// # Safety
-/// The panels have `depth` steps.
-#[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn multiply_pair(
-    depth: usize,
-    mut rows: *const f32,
-    mut columns: [*const f32; 2],
-    blocks: &mut [Block; 2],
-) {
-    let mut sums = [[[_mm512_setzero_ps(); ROWS]; 2]; 2];
-    for step in (0..depth).step_by(2) {
-        for [low, high] in sums.iter_mut().take(depth - step) {
-            // SAFETY: within the panels, by the contract.
-            unsafe {
-                let values = columns.map(|columns| _mm512_loadu_ps(columns));
-                for (row, (low, high)) in low.iter_mut().zip(high).enumerate() {
-                    let factor = _mm512_set1_ps(*rows.add(row));
-                    *low = _mm512_fmadd_ps(factor, values[0], *low);
-                    *high = _mm512_fmadd_ps(factor, values[1], *high);
-                }
-            }
-            rows = rows.wrapping_add(ROWS);
-            columns = columns.map(|columns| columns.wrapping_add(LANES));
-        }
-    }
-    let [even, odd] = sums;
-    for (half, block) in blocks.iter_mut().enumerate() {
-        store([even[half], odd[half]], block);
-    }
 }
 
 /// # Safety

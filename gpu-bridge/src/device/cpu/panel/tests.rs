@@ -73,21 +73,6 @@ fn blocks_at_offsets_agree_with_naive_ones() {
 }
 
 #[test]
-fn pairs_agree_with_blocks() {
-    for depth in DEPTHS {
-        let rows = numbers(depth * ROWS, 1);
-        let columns = [2, 3].map(|seed| numbers(depth * LANES, seed));
-        let mut pair = [[[f32::NAN; LANES]; ROWS]; 2];
-        multiply_pair(depth, &rows, columns.each_ref().map(|columns| &columns[..]), &mut pair);
-        for (columns, found) in columns.iter().zip(&pair) {
-            let mut block: Block = [[f32::NAN; LANES]; ROWS];
-            multiply(depth, &rows, columns, &mut block);
-            assert_eq!(*found, block, "depth {depth}");
-        }
-    }
-}
-
-#[test]
 fn outer_products_agree_with_naive_ones() {
     for depth in DEPTHS {
         let (source, columns) = (numbers(400, 5), numbers(depth * LANES, 6));

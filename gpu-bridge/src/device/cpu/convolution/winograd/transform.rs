@@ -1,139 +1,127 @@
-//! The transforms, eight at a time: interpolation at 0, 1, -1, 2, -2 and infinity.
+//! The transforms, of sixteen channels at a time: interpolation at 0, 1, -1, 2, -2 and infinity.
 //!
-//! Each is a small matrix applied to the columns of a square and then to its rows.
+//! Each is a small matrix that is applied to the columns of a square and then to its rows. They are types, not functions:
+//! a function that is passed on is not compiled for the vectors of whoever calls it.
 
-use crate::device::cpu::eight::{EIGHT, Eight};
+use crate::device::cpu::sixteen::Sixteen;
 
-/// Products per square.
-pub(super) const POINTS: usize = 36;
+/// Points of a line, and of a square.
+pub(super) const LINE: usize = 6;
+pub(super) const POINTS: usize = LINE * LINE;
 
-#[inline(always)]
-fn combine<const N: usize>(terms: [(f32, &Eight); N]) -> Eight {
-    std::array::from_fn(|lane| {
-        let mut sum = terms[0].0 * terms[0].1[lane];
-        for (factor, values) in &terms[1..] {
-            sum += factor * values[lane];
-        }
-        sum
-    })
+/// A transform of `N` values in a line to `M`.
+pub(super) trait Line<const N: usize, const M: usize> {
+    /// To be `#[inline(always)]`.
+    fn apply<V: Sixteen>(line: [V; N]) -> [V; M];
 }
 
-/// Six pixels in a line to six points.
-#[inline(always)]
-fn pixel_line(d: [&Eight; 6]) -> [Eight; 6] {
-    let even = combine([(-4.0, d[2]), (1.0, d[4])]);
-    let odd = combine([(-4.0, d[1]), (1.0, d[3])]);
-    let even_2 = combine([(-1.0, d[2]), (1.0, d[4])]);
-    let odd_2 = combine([(-2.0, d[1]), (2.0, d[3])]);
-    [
-        combine([(4.0, d[0]), (-5.0, d[2]), (1.0, d[4])]),
-        combine([(1.0, &even), (1.0, &odd)]),
-        combine([(1.0, &even), (-1.0, &odd)]),
-        combine([(1.0, &even_2), (1.0, &odd_2)]),
-        combine([(1.0, &even_2), (-1.0, &odd_2)]),
-        combine([(4.0, d[1]), (-5.0, d[3]), (1.0, d[5])]),
-    ]
+/// Six pixels to six points.
+pub(super) struct Pixels;
+
+impl Line<6, LINE> for Pixels {
+    #[inline(always)]
+    fn apply<V: Sixteen>(d: [V; 6]) -> [V; LINE] {
+        let even = d[4].add_scaled(-4.0, d[2]);
+        let odd = d[3].add_scaled(-4.0, d[1]);
+        let wide = d[4].sub(d[2]);
+        let steep = d[3].sub(d[1]);
+        [
+            d[4].add_scaled(-5.0, d[2]).add_scaled(4.0, d[0]),
+            even.add(odd),
+            even.sub(odd),
+            wide.add_scaled(2.0, steep),
+            wide.add_scaled(-2.0, steep),
+            d[5].add_scaled(-5.0, d[3]).add_scaled(4.0, d[1]),
+        ]
+    }
 }
 
-/// Three taps in a line to six points.
-#[inline(always)]
-fn tap_line(g: [&Eight; 3]) -> [Eight; 6] {
-    let outer = combine([(-1.0 / 6.0, g[0]), (-1.0 / 6.0, g[2])]);
-    let wide = combine([(1.0 / 24.0, g[0]), (1.0 / 6.0, g[2])]);
-    [
-        combine([(0.25, g[0])]),
-        combine([(1.0, &outer), (-1.0 / 6.0, g[1])]),
-        combine([(1.0, &outer), (1.0 / 6.0, g[1])]),
-        combine([(1.0, &wide), (1.0 / 12.0, g[1])]),
-        combine([(1.0, &wide), (-1.0 / 12.0, g[1])]),
-        *g[2],
-    ]
+/// Three taps to six points.
+pub(super) struct Kernel;
+
+impl Line<3, LINE> for Kernel {
+    #[inline(always)]
+    fn apply<V: Sixteen>(g: [V; 3]) -> [V; LINE] {
+        let outer = g[0].add(g[2]).scale(-1.0 / 6.0);
+        let wide = g[0].scale(1.0 / 24.0).add_scaled(1.0 / 6.0, g[2]);
+        [
+            g[0].scale(0.25),
+            outer.add_scaled(-1.0 / 6.0, g[1]),
+            outer.add_scaled(1.0 / 6.0, g[1]),
+            wide.add_scaled(1.0 / 12.0, g[1]),
+            wide.add_scaled(-1.0 / 12.0, g[1]),
+            g[2],
+        ]
+    }
 }
 
-/// Four gradients in a line to six points.
-#[inline(always)]
-fn gradient_line(g: [&Eight; 4]) -> [Eight; 6] {
-    let even = combine([(-1.0 / 6.0, g[0]), (-1.0 / 6.0, g[2])]);
-    let odd = combine([(-1.0 / 6.0, g[1]), (-1.0 / 6.0, g[3])]);
-    let even_2 = combine([(1.0 / 24.0, g[0]), (1.0 / 6.0, g[2])]);
-    let odd_2 = combine([(1.0 / 12.0, g[1]), (1.0 / 3.0, g[3])]);
-    [
-        combine([(0.25, g[0])]),
-        combine([(1.0, &even), (1.0, &odd)]),
-        combine([(1.0, &even), (-1.0, &odd)]),
-        combine([(1.0, &even_2), (1.0, &odd_2)]),
-        combine([(1.0, &even_2), (-1.0, &odd_2)]),
-        *g[3],
-    ]
+/// Four gradients to six points.
+pub(super) struct Gradients;
+
+impl Line<4, LINE> for Gradients {
+    #[inline(always)]
+    fn apply<V: Sixteen>(g: [V; 4]) -> [V; LINE] {
+        let even = g[0].add(g[2]).scale(-1.0 / 6.0);
+        let odd = g[1].add(g[3]);
+        let wide = g[0].scale(1.0 / 24.0).add_scaled(1.0 / 6.0, g[2]);
+        let steep = g[1].add_scaled(4.0, g[3]);
+        [
+            g[0].scale(0.25),
+            even.add_scaled(-1.0 / 6.0, odd),
+            even.add_scaled(1.0 / 6.0, odd),
+            wide.add_scaled(1.0 / 12.0, steep),
+            wide.add_scaled(-1.0 / 12.0, steep),
+            g[3],
+        ]
+    }
 }
 
-/// Six points to four outputs in a line.
-#[inline(always)]
-fn output_line(m: [&Eight; 6]) -> [Eight; 4] {
-    let (sum, difference) = (combine([(1.0, m[1]), (1.0, m[2])]), combine([(1.0, m[1]), (-1.0, m[2])]));
-    let (sum_2, difference_2) = (combine([(1.0, m[3]), (1.0, m[4])]), combine([(1.0, m[3]), (-1.0, m[4])]));
-    [
-        combine([(1.0, m[0]), (1.0, &sum), (1.0, &sum_2)]),
-        combine([(1.0, &difference), (2.0, &difference_2)]),
-        combine([(1.0, &sum), (4.0, &sum_2)]),
-        combine([(1.0, &difference), (8.0, &difference_2), (1.0, m[5])]),
-    ]
+/// Six points to four outputs.
+pub(super) struct Outputs;
+
+impl Line<LINE, 4> for Outputs {
+    #[inline(always)]
+    fn apply<V: Sixteen>(m: [V; LINE]) -> [V; 4] {
+        let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
+        let (wide, steep) = (m[3].add(m[4]), m[3].sub(m[4]));
+        [
+            m[0].add(sum).add(wide),
+            difference.add_scaled(2.0, steep),
+            sum.add_scaled(4.0, wide),
+            m[5].add(difference).add_scaled(8.0, steep),
+        ]
+    }
 }
 
-/// Six points to three taps in a line.
-#[inline(always)]
-fn weight_line(m: [&Eight; 6]) -> [Eight; 3] {
-    let (sum, difference) = (combine([(1.0, m[1]), (1.0, m[2])]), combine([(1.0, m[1]), (-1.0, m[2])]));
-    let (sum_2, difference_2) = (combine([(1.0, m[3]), (1.0, m[4])]), combine([(1.0, m[3]), (-1.0, m[4])]));
-    [
-        combine([(1.0, m[0]), (1.0, &sum), (1.0, &sum_2)]),
-        combine([(1.0, &difference), (2.0, &difference_2)]),
-        combine([(1.0, &sum), (4.0, &sum_2), (1.0, m[5])]),
-    ]
+/// Six points to three taps.
+pub(super) struct Taps;
+
+impl Line<LINE, 3> for Taps {
+    #[inline(always)]
+    fn apply<V: Sixteen>(m: [V; LINE]) -> [V; 3] {
+        let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
+        let (wide, steep) = (m[3].add(m[4]), m[3].sub(m[4]));
+        [m[0].add(sum).add(wide), difference.add_scaled(2.0, steep), m[5].add(sum).add_scaled(4.0, wide)]
+    }
 }
 
-/// Applies a line's transform to the columns of an `N x N` square, then to the rows of what came out.
+/// Applies a transform to the columns of a square, then to the rows of what came out.
 #[inline(always)]
-fn both_ways<const N: usize, const M: usize, const IN: usize, const OUT: usize>(
-    square: &[Eight; IN],
-    line: impl Fn([&Eight; N]) -> [Eight; M],
-) -> [Eight; OUT] {
-    let mut half = [[[0.0; EIGHT]; N]; M];
+pub(super) fn both_ways<T: Line<N, M>, V: Sixteen, const N: usize, const M: usize>(square: [[V; N]; N]) -> [[V; M]; M] {
+    let mut half = [[V::splat(0.0); N]; M];
     for column in 0..N {
-        let transformed = line(std::array::from_fn(|row| &square[row * N + column]));
-        for (row, values) in transformed.into_iter().enumerate() {
-            half[row][column] = values;
+        let mut line = [square[0][column]; N];
+        for row in 1..N {
+            line[row] = square[row][column];
+        }
+        let line = T::apply(line);
+        for row in 0..M {
+            half[row][column] = line[row];
         }
     }
-    let mut result = [[0.0; EIGHT]; OUT];
-    for (row, half) in half.iter().enumerate() {
-        let transformed = line(std::array::from_fn(|column| &half[column]));
-        result[row * M..(row + 1) * M].copy_from_slice(&transformed);
+    let mut result = [[V::splat(0.0); M]; M];
+    for row in 0..M {
+        result[row] = T::apply(half[row]);
     }
     result
-}
-
-#[inline(always)]
-pub(super) fn pixels(square: &[Eight; 36]) -> [Eight; POINTS] {
-    both_ways(square, pixel_line)
-}
-
-#[inline(always)]
-pub(super) fn kernel(taps: &[Eight; 9]) -> [Eight; POINTS] {
-    both_ways(taps, tap_line)
-}
-
-#[inline(always)]
-pub(super) fn square(gradients: &[Eight; 16]) -> [Eight; POINTS] {
-    both_ways(gradients, gradient_line)
-}
-
-#[inline(always)]
-pub(super) fn outputs(points: &[Eight; POINTS]) -> [Eight; 16] {
-    both_ways(points, output_line)
-}
-
-#[inline(always)]
-pub(super) fn taps(points: &[Eight; POINTS]) -> [Eight; 9] {
-    both_ways(points, weight_line)
 }
