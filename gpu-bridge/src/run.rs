@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
+use smallvec::SmallVec;
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
@@ -210,24 +211,25 @@ impl Run<'_> {
             }
             return Ok(());
         }
-        let next = AtomicUsize::new(0);
+        let shares = Shares::new(tiles, threads);
         let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
+        let first_failed = AtomicUsize::new(tiles);
         self.crew.run(threads, &|worker| {
             let mut working = turn.map(|turn| Working::new(turn, worker));
             loop {
                 // Before a tile is taken: one that waits has none in hand that others would have to wait for.
                 let passed = self.pass(working.as_mut());
-                let tile = next.fetch_add(1, Ordering::Relaxed);
-                if tile >= tiles {
-                    return;
+                let Some(tile) = shares.next(worker) else { return };
+                // No tile after one that failed can be the first to fail.
+                if tile > first_failed.load(Ordering::Relaxed) {
+                    continue;
                 }
                 if let Err(error) = passed.and_then(|()| body(worker, tile)) {
+                    first_failed.fetch_min(tile, Ordering::Relaxed);
                     let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
                     if first.as_ref().is_none_or(|(earlier, _)| tile < *earlier) {
                         *first = Some((tile, error));
                     }
-                    // No tile after this one can be the first to fail.
-                    next.store(tiles, Ordering::Relaxed);
                 }
             }
         })?;
@@ -243,6 +245,49 @@ impl Run<'_> {
     fn pass(&self, working: Option<&mut Working<'_>>) -> Result<()> {
         self.cancel.check()?;
         working.map_or(Ok(()), |working| working.turn.pass(&mut working.stint))
+    }
+}
+
+/// The tiles of a call, shared out between its threads.
+///
+/// Each thread starts with a share of its own, the same part of every call: what it wrote in one, it mostly reads in the
+/// next, and it is still in its core's cache. Who has finished takes from the others.
+struct Shares {
+    tiles: usize,
+    threads: usize,
+    /// How many tiles of each share are taken.
+    taken: SmallVec<[Taken; 8]>,
+}
+
+/// On a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+struct Taken(AtomicUsize);
+
+impl Shares {
+    fn new(tiles: usize, threads: usize) -> Self {
+        Self { tiles, threads, taken: (0..threads).map(|_| Taken::default()).collect() }
+    }
+
+    fn share(&self, index: usize) -> Range<usize> {
+        // Shares differ by one at most, and their bounds do not overflow.
+        let (each, more) = (self.tiles / self.threads, self.tiles % self.threads);
+        let start = index * each + index.min(more);
+        start..start + each + usize::from(index < more)
+    }
+
+    /// The next tile for a thread.
+    fn next(&self, worker: usize) -> Option<usize> {
+        (0..self.threads).map(|other| (worker + other) % self.threads).find_map(|index| {
+            let share = self.share(index);
+            let taken = &self.taken[index].0;
+            // Most shares that others look at are empty, and looking does not take the line from its owner.
+            if taken.load(Ordering::Relaxed) >= share.len() {
+                return None;
+            }
+            let tile = taken.fetch_add(1, Ordering::Relaxed);
+            (tile < share.len()).then(|| share.start + tile)
+        })
     }
 }
 
@@ -310,4 +355,61 @@ impl<'a, T> Parts<'a, T> {
 pub(crate) fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::cpu::Cpu;
+
+    /// Runs tiles on so many threads; the second failure of `wrong` is to lose against the first.
+    fn run(threads: usize, tiles: usize, wrong: &[usize]) -> (Vec<usize>, Result<()>) {
+        let (crew, cancel) = (Crew::new(threads), Cancel::default());
+        let heap = Heap::new(Arc::new(Cpu::new()), 1 << 20);
+        let run = Run { crew: &crew, threads, cancel: &cancel, heap: &heap, turn: None };
+        let seen = Mutex::new(Vec::new());
+        let result = run.try_each(tiles, |tile| {
+            seen.lock().unwrap().push(tile);
+            match wrong.contains(&tile) {
+                true => Err(Error::argument("tile", format!("{tile}"))),
+                false => Ok(()),
+            }
+        });
+        let mut seen = seen.into_inner().unwrap();
+        seen.sort_unstable();
+        (seen, result)
+    }
+
+    #[test]
+    fn every_tile_is_run_once_however_many_threads_share_them() {
+        for threads in 1..=5 {
+            for tiles in [0, 1, 2, 3, 7, 64, 101] {
+                let (seen, result) = run(threads, tiles, &[]);
+                assert!(result.is_ok());
+                assert_eq!(seen, (0..tiles).collect::<Vec<_>>(), "{threads} threads");
+            }
+        }
+    }
+
+    #[test]
+    fn shares_cover_all_tiles() {
+        for threads in 1..9 {
+            for tiles in 0..40 {
+                let shares = Shares::new(tiles, threads);
+                let all: Vec<usize> = (0..threads).flat_map(|index| shares.share(index)).collect();
+                assert_eq!(all, (0..tiles).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_tile_that_fails_is_the_one_that_is_told() {
+        for threads in 1..=4 {
+            for _ in 0..50 {
+                let (_, result) = run(threads, 60, &[7, 31, 45, 59]);
+                let told = result.unwrap_err().to_string();
+                assert!(told.contains('7'), "{threads} threads: {told}");
+            }
+        }
+    }
 }

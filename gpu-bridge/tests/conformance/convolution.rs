@@ -51,6 +51,13 @@ fn samples() -> Vec<Sample> {
         (Conv2d::padded(2), [1, 16, 4, 4], 40, [3, 3]),
         (Conv2d::padded(1), [5, 32, 16, 16], 48, [3, 3]),
         (Conv2d::padded(1), [40, 16, 4, 4], 150, [3, 3]),
+        // rows of more squares than a strip has, more channels than are multiplied at a time
+        (Conv2d::padded(1), [1, 16, 5, 150], 18, [3, 3]),
+        (Conv2d::padded(1), [2, 70, 6, 18], 20, [3, 3]),
+        (Conv2d::padded(1), [3, 130, 4, 4], 70, [3, 3]),
+        // images that are copied in bands
+        (Conv2d::padded(2), [2, 6, 130, 40], 7, [5, 5]),
+        (Conv2d::strided(2, 3), [1, 3, 120, 90], 8, [7, 7]),
     ]
 }
 

@@ -4,6 +4,7 @@
 //! - [`single`]: images of one pixel
 //! - [`winograd`]: 3 x 3 with stride 1 and enough channels
 //! - [`depthwise`]: one channel per group
+//! - [`direct`]: images without a border, where vectors are as wide as there are output channels
 //! - [`shifted`]: other kernels on images that are not too small, and the gradient of the weight there
 //! - [`interleaved`]: small maps of many images
 //! - [`columns`]: everything else forward
@@ -23,6 +24,7 @@ use trim::Trim;
 mod back;
 mod columns;
 mod depthwise;
+mod direct;
 mod interleaved;
 mod outer;
 mod scatter;
@@ -183,6 +185,8 @@ fn convolve(
         depthwise::forward(geometry, x, weight.data, bias, y, run)
     } else if winograd::suits(geometry) {
         winograd::forward(geometry, x, weight, bias, y, run)
+    } else if direct::suits(&geometry.flattened()) {
+        direct::forward(&geometry.flattened(), x, weight, bias, y, run)
     } else {
         let geometry = &geometry.flattened();
         let mut packed = run.scratch(geometry.groups * geometry.outputs.div_ceil(ROWS) * geometry.depth() * ROWS)?;

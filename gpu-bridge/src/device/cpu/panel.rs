@@ -7,10 +7,12 @@
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod outer;
+mod runs;
 #[cfg(test)]
 mod tests;
 
 pub(super) use outer::add_outer;
+pub(super) use runs::{RUN, RUNS, multiply_runs};
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::has_avx512;
@@ -101,6 +103,9 @@ impl<const N: usize> Segments<'_, N> {
     }
 }
 
+/// Sums of dot products, lane by lane, for as long as more is to be added.
+pub(super) type DotSums = [[[f32; LANES]; DOT_COLUMNS]; DOT_ROWS];
+
 /// The dot products of some rows of `a` with some rows of `b`, over `segments` pieces of `depth` elements each: for
 /// operands that lie along the depth already. Rows past the end of a matrix may be given as any other row and their
 /// results ignored.
@@ -111,65 +116,82 @@ pub(super) fn dots(
     a: Segments<'_, DOT_ROWS>,
     b: Segments<'_, DOT_COLUMNS>,
 ) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
+    let mut sums = [[[0.0; LANES]; DOT_COLUMNS]; DOT_ROWS];
+    add_dots(segments, depth, a, b, &mut sums);
+    total(&sums)
+}
+
+/// What [`dots`] computes, added to sums.
+#[inline]
+pub(super) fn add_dots(
+    segments: usize,
+    depth: usize,
+    a: Segments<'_, DOT_ROWS>,
+    b: Segments<'_, DOT_COLUMNS>,
+    sums: &mut DotSums,
+) {
     if segments == 0 {
-        return [[0.0; DOT_COLUMNS]; DOT_ROWS];
+        return;
     }
     assert!(a.hold(segments, depth) && b.hold(segments, depth), "the rows are long enough");
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
         // SAFETY: the features are there, and all rows have all segments.
-        return unsafe { avx512::dots(segments, depth, a, b) };
+        return unsafe { avx512::add_dots(segments, depth, a, b, sums) };
     }
     #[cfg(target_arch = "x86_64")]
     if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
         // SAFETY: the features are there, and all rows have all segments.
-        return unsafe { dots_avx2(segments, depth, a, b) };
+        return unsafe { add_dots_avx2(segments, depth, a, b, sums) };
     }
-    a.rows.map(|row| {
-        b.rows.map(|column| {
-            let piece = |segment: usize| {
+    for (row, sums) in a.rows.iter().zip(sums) {
+        for (column, sums) in b.rows.iter().zip(sums) {
+            for segment in 0..segments {
                 let (row, column) = (&row[segment * a.step..][..depth], &column[segment * b.step..][..depth]);
                 vectorized(
                     #[inline(always)]
-                    || dot(row, column),
-                )
-            };
-            (0..segments).map(piece).sum()
-        })
-    })
+                    || add_products(row, column, sums),
+                );
+            }
+        }
+    }
 }
 
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
-    let mut sums = [0.0_f32; 8];
-    let (a_blocks, b_blocks) = (a.chunks_exact(8), b.chunks_exact(8));
-    let rest: f32 = a_blocks.remainder().iter().zip(b_blocks.remainder()).map(|(a, b)| a * b).sum();
-    for (a, b) in a_blocks.zip(b_blocks) {
-        for lane in 0..8 {
+fn add_products(a: &[f32], b: &[f32], sums: &mut [f32; LANES]) {
+    let (a_blocks, a_rest) = a.as_chunks::<LANES>();
+    let (b_blocks, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a_blocks.iter().zip(b_blocks) {
+        for lane in 0..LANES {
             sums[lane] += a[lane] * b[lane];
         }
     }
-    sums.iter().sum::<f32>() + rest
+    for ((a, b), sum) in a_rest.iter().zip(b_rest).zip(sums) {
+        *sum += a * b;
+    }
 }
 
 /// # Safety
 /// All rows have `segments` pieces of `depth` elements.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn dots_avx2(
+unsafe fn add_dots_avx2(
     segments: usize,
     depth: usize,
     a: Segments<'_, DOT_ROWS>,
     b: Segments<'_, DOT_COLUMNS>,
-) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
-    use std::arch::x86_64::{
-        _mm_add_ps, _mm_storeu_ps, _mm256_castps256_ps128, _mm256_extractf128_ps, _mm256_fmadd_ps, _mm256_hadd_ps,
-        _mm256_loadu_ps, _mm256_setzero_ps,
-    };
+    into: &mut DotSums,
+) {
+    use std::arch::x86_64::{_mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps};
+    // Only half of the lanes are used.
     let mut sums = [[_mm256_setzero_ps(); DOT_COLUMNS]; DOT_ROWS];
+    for (sums, into) in sums.as_flattened_mut().iter_mut().zip(into.as_flattened()) {
+        // SAFETY: there are twice as many lanes.
+        *sums = unsafe { _mm256_loadu_ps(into.as_ptr()) };
+    }
     let whole = depth / 8 * 8;
     let (mut rows, mut columns) = (a.rows.map(<[f32]>::as_ptr), b.rows.map(<[f32]>::as_ptr));
-    for segment in 0..segments {
+    for _ in 0..segments {
         let mut at = 0;
         while at < whole {
             // Twelve sums, three rows and one column at a time: all sixteen registers.
@@ -185,31 +207,43 @@ unsafe fn dots_avx2(
             }
             at += 8;
         }
-        if segment + 1 < segments {
-            // SAFETY: there is another piece.
-            unsafe {
-                rows = rows.map(|row| row.add(a.step));
-                columns = columns.map(|column| column.add(b.step));
-            }
-        }
+        rows = rows.map(|row| row.wrapping_add(a.step));
+        columns = columns.map(|column| column.wrapping_add(b.step));
     }
-    let mut result = [[0.0; DOT_COLUMNS]; DOT_ROWS];
-    for (result, sums) in result.iter_mut().zip(&sums) {
-        let pairs = _mm256_hadd_ps(_mm256_hadd_ps(sums[0], sums[1]), _mm256_hadd_ps(sums[2], sums[3]));
-        let total = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
-        // SAFETY: four floats have room in four floats.
-        unsafe { _mm_storeu_ps(result.as_mut_ptr(), total) };
+    for (sums, into) in sums.as_flattened().iter().zip(into.as_flattened_mut()) {
+        // SAFETY: as above.
+        unsafe { _mm256_storeu_ps(into.as_mut_ptr(), *sums) };
     }
     for segment in 0..segments {
         for at in whole..depth {
-            for (result, row) in result.iter_mut().zip(a.rows) {
-                for (result, column) in result.iter_mut().zip(b.rows) {
-                    *result += row[segment * a.step + at] * column[segment * b.step + at];
+            for (into, row) in into.iter_mut().zip(a.rows) {
+                for (into, column) in into.iter_mut().zip(b.rows) {
+                    into[at - whole] += row[segment * a.step + at] * column[segment * b.step + at];
                 }
             }
         }
     }
-    result
+}
+
+/// What all lanes come to.
+#[inline]
+pub(super) fn total(sums: &DotSums) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
+    #[cfg(target_arch = "x86_64")]
+    if has_avx512() {
+        // SAFETY: the features are there.
+        return unsafe { avx512::total(sums) };
+    }
+    sums.map(|sums| {
+        sums.map(|lanes| {
+            let mut lanes = lanes;
+            for width in [8, 4, 2, 1] {
+                for lane in 0..width {
+                    lanes[lane] += lanes[lane + width];
+                }
+            }
+            lanes[0]
+        })
+    })
 }
 
 /// Where each step of the depth is found, relative to the first.
@@ -224,47 +258,54 @@ impl<'a> Offsets<'a> {
         Self { steps, reach: steps.iter().copied().max().unwrap_or(0) as usize }
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
     pub(super) fn get(&self, step: usize) -> usize {
         self.steps[step] as usize
     }
 }
 
-/// Like [`multiply`] with columns that lie side by side already, in two halves, each step of the depth at an offset of
-/// its own.
+/// Like [`multiply`] with columns that lie side by side already, each step of the depth at an offset of its own; two
+/// sources at a time.
 #[inline]
-pub(super) fn multiply_at(rows: &[f32], halves: [&[f32]; 2], offsets: Offsets<'_>, block: &mut Block) {
-    let depth = offsets.steps.len();
-    let rows = &rows[..depth * ROWS];
-    assert!(halves.iter().all(|half| offsets.reach + LANES / 2 <= half.len()), "every step lies inside the source");
+pub(super) fn multiply_at(rows: &[f32], sources: [&[f32]; 2], offsets: Offsets<'_>, blocks: &mut [Block; 2]) {
+    let rows = &rows[..offsets.len() * ROWS];
+    assert!(sources.iter().all(|source| offsets.reach + LANES <= source.len()), "every step lies inside the source");
     #[cfg(target_arch = "x86_64")]
     if has_avx512() {
+        let sources = sources.map(<[f32]>::as_ptr);
         // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
-        return unsafe { avx512::multiply_at(rows.as_ptr(), halves.map(<[f32]>::as_ptr), offsets.steps, block) };
+        return unsafe { avx512::multiply_at(rows.as_ptr(), sources, offsets.steps, blocks) };
     }
-    #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-        // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
-        return unsafe { multiply_at_avx2(rows.as_ptr(), halves.map(<[f32]>::as_ptr), offsets.steps, block) };
-    }
-    vectorized(
-        #[inline(always)]
-        || {
-            *block = [[0.0; LANES]; ROWS];
-            for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
-                let [low, high] = halves.map(|half| &half[offset as usize..][..LANES / 2]);
-                for (sums, &factor) in block.iter_mut().zip(row) {
-                    sums.iter_mut().zip(low.iter().chain(high)).for_each(|(sum, &x)| *sum += factor * x);
+    for (source, block) in sources.into_iter().zip(blocks) {
+        #[cfg(target_arch = "x86_64")]
+        if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
+            // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
+            unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), offsets.steps, block) };
+            continue;
+        }
+        vectorized(
+            #[inline(always)]
+            || {
+                *block = [[0.0; LANES]; ROWS];
+                for (row, &offset) in rows.chunks_exact(ROWS).zip(offsets.steps) {
+                    let columns = &source[offset as usize..][..LANES];
+                    for (sums, &factor) in block.iter_mut().zip(row) {
+                        sums.iter_mut().zip(columns).for_each(|(sum, &x)| *sum += factor * x);
+                    }
                 }
-            }
-        },
-    );
+            },
+        );
+    }
 }
 
 /// # Safety
-/// The panel has as many steps as there are offsets, and at each there is half of [`LANES`] elements in both halves.
+/// The panel has as many steps as there are offsets, and at each there are [`LANES`] elements in the source.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn multiply_at_avx2(mut rows: *const f32, halves: [*const f32; 2], offsets: &[u32], block: &mut Block) {
+unsafe fn multiply_at_avx2(mut rows: *const f32, source: *const f32, offsets: &[u32], block: &mut Block) {
     use std::arch::x86_64::{
         _mm256_broadcast_ss, _mm256_fmadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps,
     };
@@ -272,7 +313,8 @@ unsafe fn multiply_at_avx2(mut rows: *const f32, halves: [*const f32; 2], offset
     for &offset in offsets {
         // SAFETY: by the contract.
         unsafe {
-            let [low, high] = halves.map(|half| _mm256_loadu_ps(half.add(offset as usize)));
+            let columns = source.add(offset as usize);
+            let (low, high) = (_mm256_loadu_ps(columns), _mm256_loadu_ps(columns.add(8)));
             for (row, sum) in sums.iter_mut().enumerate() {
                 let factor = _mm256_broadcast_ss(&*rows.add(row));
                 sum[0] = _mm256_fmadd_ps(factor, low, sum[0]);

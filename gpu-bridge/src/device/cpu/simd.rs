@@ -21,6 +21,12 @@ pub fn has_avx512() -> bool {
     *HAS
 }
 
+/// Whether this machine has vectors of sixteen floats.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn has_avx512() -> bool {
+    false
+}
+
 /// Runs `body` with the widest vectors that this machine has.
 #[inline(always)]
 pub fn vectorized<R>(body: impl FnOnce() -> R) -> R {

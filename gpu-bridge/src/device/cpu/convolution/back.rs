@@ -2,13 +2,16 @@
 //! sends back through some taps is added to the image while it is still in registers or next to them.
 
 use super::Geometry;
-use crate::device::cpu::panel::{self, Block, LANES, ROWS};
+use crate::device::cpu::panel::{self, Block, LANES, Offsets, ROWS};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
 /// Outputs of a run.
 const RUN: usize = LANES / 2;
+
+/// Runs that are sent at a time.
+const RUNS: usize = 4;
 
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 18;
@@ -23,7 +26,7 @@ pub(super) fn suits(geometry: &Geometry) -> bool {
     geometry.stride == [1, 1]
         && lanes <= 2 * geometry.to[1]
         && geometry.output_plane() >= LANES
-        && border.floats(geometry).saturating_add(geometry.outputs.saturating_mul(LANES)) <= WORKED_IN
+        && border.floats(geometry).saturating_add(geometry.outputs.saturating_mul(RUNS * RUN)) <= WORKED_IN
 }
 
 /// An image with room for what is sent past its edges.
@@ -55,10 +58,12 @@ impl Border {
     }
 }
 
-/// The tap and the channel of a row. Channels follow each other: what neighbouring taps add overlaps, and a sum that was
-/// just written in part must not be read yet.
+/// The tap and the channel of a row. Channels follow each other, then the taps of a column: what they add either lies
+/// apart or in the same place. A sum that was just written and is read again a few floats further must wait for memory.
 fn place(geometry: &Geometry, row: usize) -> (usize, usize) {
-    (row / geometry.inputs, row % geometry.inputs)
+    let (index, input) = (row / geometry.inputs, row % geometry.inputs);
+    let [height, width] = geometry.kernel;
+    (index % height * width + index / height, input)
 }
 
 pub(super) fn gradient_input(
@@ -72,26 +77,28 @@ pub(super) fn gradient_input(
     let (depth, from, to) = (geometry.depth(), geometry.input_plane(), geometry.output_plane());
     let row_panels = depth.div_ceil(ROWS);
     let panel_floats = outputs * ROWS;
-    let mut packed = run.scratch(groups * row_panels * panel_floats + depth)?;
-    let (packed, table) = packed.floats().split_at_mut(groups * row_panels * panel_floats);
+    let mut packed = run.scratch(groups * row_panels * panel_floats + depth + outputs)?;
+    let (packed, tables) = packed.floats().split_at_mut(groups * row_panels * panel_floats);
     pack(geometry, weight, packed);
     let border = Border::new(geometry);
-    let table: &mut [u32] = bytemuck::cast_slice_mut(table);
+    let (table, steps) = bytemuck::cast_slice_mut::<_, u32>(tables).split_at_mut(depth);
     table.iter_mut().enumerate().for_each(|(row, into)| *into = border.offset(geometry, row) as u32);
-    let (packed, table) = (&*packed, &*table);
+    steps.iter_mut().enumerate().for_each(|(output, into)| *into = (output * RUNS * RUN) as u32);
+    let (packed, table, steps) = (&*packed, &*table, Offsets::new(steps));
 
     let images_per_tile = (SMALL_TILE / (to * depth * outputs).max(1)).clamp(1, images);
     let sums_floats = border.floats(geometry);
     let dx = Parts::new(dx);
-    run.each_with(images.div_ceil(images_per_tile) * groups, sums_floats + outputs * LANES, |tile, scratch| {
+    run.each_with(images.div_ceil(images_per_tile) * groups, sums_floats + outputs * RUNS * RUN, |tile, scratch| {
         let (first, group) = (tile / groups * images_per_tile, tile % groups);
         let (sums, columns) = scratch.split_at_mut(sums_floats);
         let weights = &packed[group * row_panels * panel_floats..][..row_panels * panel_floats];
+        let packed = Packed { weights, table, steps };
         for image in first..images.min(first + images_per_tile) {
             let index = image * groups + group;
             let dy = &dy[index * outputs * to..][..outputs * to];
             sums.fill(0.0);
-            send(geometry, border, dy, weights, table, columns, sums);
+            send(geometry, border, dy, &packed, columns, sums);
             // SAFETY: the channels of this group of this image are this tile's alone.
             let dx = unsafe { dx.part(index * inputs * from..(index + 1) * inputs * from) };
             for (dx, sums) in dx.chunks_exact_mut(from).zip(sums.chunks_exact(border.height * border.width)) {
@@ -102,6 +109,16 @@ pub(super) fn gradient_input(
             }
         }
     })
+}
+
+/// What is the same for all images.
+struct Packed<'a> {
+    /// Panels of taps.
+    weights: &'a [f32],
+    /// Where each tap sends to.
+    table: &'a [u32],
+    /// Where the columns of each output channel lie.
+    steps: Offsets<'a>,
 }
 
 /// Lays the weight out as panels of taps, whose depth are the output channels.
@@ -123,26 +140,18 @@ fn pack(geometry: &Geometry, weight: &[f32], packed: &mut [f32]) {
 }
 
 /// Adds what all outputs of an image send back.
-fn send(
-    geometry: &Geometry,
-    border: Border,
-    dy: &[f32],
-    weights: &[f32],
-    table: &[u32],
-    columns: &mut [f32],
-    sums: &mut [f32],
-) {
+fn send(geometry: &Geometry, border: Border, dy: &[f32], packed: &Packed<'_>, columns: &mut [f32], sums: &mut [f32]) {
     let [height, width] = geometry.to;
     let runs_per_row = width.div_ceil(RUN);
     let runs = height * runs_per_row;
     let start = |run: usize| (run / runs_per_row, run % runs_per_row * RUN);
-    for run in (0..runs).step_by(2) {
-        // Where both runs start; one past the last is zeros.
-        let places = [run, (run + 1).min(runs - 1)].map(start);
-        for (half, (row, column)) in places.into_iter().enumerate() {
-            let count = if run + half < runs { RUN.min(width - column) } else { 0 };
+    for run in (0..runs).step_by(RUNS) {
+        // Where the runs start; those past the last are zeros.
+        let places: [_; RUNS] = std::array::from_fn(|offset| start((run + offset).min(runs - 1)));
+        for (offset, (row, column)) in places.into_iter().enumerate() {
+            let count = if run + offset < runs { RUN.min(width - column) } else { 0 };
             let dy = dy.chunks_exact(height * width);
-            for (into, dy) in columns.as_chunks_mut::<RUN>().0.iter_mut().skip(half).step_by(2).zip(dy) {
+            for (into, dy) in columns.as_chunks_mut::<RUN>().0.iter_mut().skip(offset).step_by(RUNS).zip(dy) {
                 let dy = &dy[row * width + column..][..count];
                 match dy.first_chunk::<RUN>() {
                     Some(dy) => *into = *dy,
@@ -154,28 +163,29 @@ fn send(
             }
         }
         let starts = places.map(|(row, column)| row * border.width + column);
-        let panels = weights.chunks_exact(geometry.outputs * ROWS).zip(table.chunks(ROWS));
-        for (weights, offsets) in panels {
-            let mut block: Block = [[0.0; LANES]; ROWS];
-            panel::multiply(geometry.outputs, weights, columns, &mut block);
+        for (weights, offsets) in packed.weights.chunks_exact(geometry.outputs * ROWS).zip(packed.table.chunks(ROWS)) {
+            let mut blocks: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
+            panel::multiply_at(weights, [columns, &columns[LANES..]], packed.steps, &mut blocks);
             vectorized(
                 #[inline(always)]
                 || match offsets.first_chunk::<ROWS>() {
-                    Some(offsets) => add_block(&block, offsets, starts, sums),
-                    None => add_block(&block, offsets, starts, sums),
+                    Some(offsets) => add_blocks(&blocks, offsets, starts, sums),
+                    None => add_blocks(&blocks, offsets, starts, sums),
                 },
             );
         }
     }
 }
 
-/// Adds the rows of a block that there are offsets for.
+/// Adds the rows of two blocks that there are offsets for.
 #[inline(always)]
-fn add_block(block: &Block, offsets: &[u32], starts: [usize; 2], sums: &mut [f32]) {
-    for (values, offset) in block.iter().zip(offsets) {
-        for (values, start) in values.as_chunks::<RUN>().0.iter().zip(starts) {
-            if let Some(sums) = sums[start + *offset as usize..].first_chunk_mut::<RUN>() {
-                *sums = std::array::from_fn(|lane| sums[lane] + values[lane]);
+fn add_blocks(blocks: &[Block; 2], offsets: &[u32], starts: [usize; RUNS], sums: &mut [f32]) {
+    for (block, starts) in blocks.iter().zip(starts.as_chunks::<{ RUNS / 2 }>().0) {
+        for (values, offset) in block.iter().zip(offsets) {
+            for (values, start) in values.as_chunks::<RUN>().0.iter().zip(starts) {
+                if let Some(sums) = sums[start + *offset as usize..].first_chunk_mut::<RUN>() {
+                    *sums = std::array::from_fn(|lane| sums[lane] + values[lane]);
+                }
             }
         }
     }

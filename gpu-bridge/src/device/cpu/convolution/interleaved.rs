@@ -120,10 +120,19 @@ fn multiply(
     offsets: Offsets<'_>,
     blocks: &mut [Block],
 ) {
-    for (pixel, block) in blocks.iter_mut().enumerate() {
+    let source = |pixel: usize| {
         let (row, column) = (pixel / geometry.to[1], pixel % geometry.to[1]);
-        let at = (row * geometry.stride[0] * border.width + column * geometry.stride[1]) * LANES;
-        panel::multiply_at(weights, [&copy[at..], &copy[at + LANES / 2..]], offsets, block);
+        &copy[(row * geometry.stride[0] * border.width + column * geometry.stride[1]) * LANES..]
+    };
+    let (pairs, last) = blocks.as_chunks_mut::<2>();
+    for (index, pair) in pairs.iter_mut().enumerate() {
+        panel::multiply_at(weights, [source(2 * index), source(2 * index + 1)], offsets, pair);
+    }
+    for block in last {
+        let alone = source(2 * pairs.len());
+        let mut pair = [*block; 2];
+        panel::multiply_at(weights, [alone; 2], offsets, &mut pair);
+        *block = pair[0];
     }
 }
 

@@ -1,21 +1,22 @@
 //! The gradient of the weight as a sum of outer products: at each pixel, the gradients of sixteen output channels times
 //! what some taps see there.
 //!
-//! The gradients are laid out with the channels side by side once; what a tap sees is read where it is, or in a copy
+//! The gradients are laid out with the channels side by side; what a tap sees is read where it is, or in a copy
 //! with its border of zeros. Nothing is summed across a vector, so short rows cost no more than long ones.
 
 use std::ops::Range;
 
 use super::Geometry;
 use crate::device::cpu::panel::{Block, LANES, Offsets, ROWS, add_outer};
+use crate::device::cpu::sixteen::{self, Floats, Kernel, SIXTEEN, Sixteen};
 use crate::error::Result;
 use crate::run::{Parts, Run};
 
-/// The most floats that the gradients may take once more.
-const GRADIENTS: usize = 4 << 20;
-
 /// Floats of gradients that are multiplied at a time: they stay in the first-level cache.
 const TOGETHER: usize = 4 * 1024;
+
+/// The most floats of gradients of one image.
+const GRADIENTS: usize = 1 << 20;
 
 /// Floats of copied images that are multiplied at a time.
 const COPIES: usize = 64 * 1024;
@@ -23,16 +24,18 @@ const COPIES: usize = 64 * 1024;
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 18;
 
-/// The most pieces that the taps are cut into.
+/// The most pieces that the taps are cut into, or parts that the images are.
 const PIECES: usize = 8;
 
-/// Whether the output channels fill their panels, and the gradients are not too many.
+/// A weight up to this size is computed in parts, one for some images each, which are added in order.
+const SMALL_WEIGHT: usize = 32 * 1024;
+
+/// Whether the output channels fill their panels, and images are not too large.
 pub(super) fn suits(geometry: &Geometry) -> bool {
     let lanes = geometry.outputs.next_multiple_of(LANES);
-    let gradients = geometry.images.saturating_mul(geometry.groups * lanes).saturating_mul(geometry.output_plane());
     let padded = Padded::new(geometry);
     4 * geometry.outputs >= 3 * lanes
-        && gradients <= GRADIENTS
+        && geometry.output_plane().saturating_mul(lanes) <= GRADIENTS
         // Places are counted in 32 bits, those of the images that are multiplied together.
         && geometry.groups.saturating_mul(geometry.inputs).saturating_mul(padded.plane()) <= 1 << 22
         && padded.plane() <= 4 * geometry.input_plane().max(16)
@@ -66,70 +69,80 @@ impl Padded {
 
 pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
     let Geometry { images, groups, outputs, .. } = *geometry;
-    let (pixels, depth, taps) = (geometry.output_plane(), geometry.depth(), geometry.taps());
-    let panels = outputs.div_ceil(LANES);
-    let mut gradients = run.scratch(groups * panels * images * pixels * LANES)?;
-    lay_out(geometry, dy, gradients.floats(), run)?;
-    let gradients = &*gradients.floats();
-
-    let row_panels = depth.div_ceil(ROWS);
-    let pieces = (images * pixels * depth * outputs / SMALL_TILE).clamp(1, PIECES.min(row_panels));
+    let (pixels, depth, taps, size) = (geometry.output_plane(), geometry.depth(), geometry.taps(), dw.len());
+    let (panels, row_panels) = (outputs.div_ceil(LANES), depth.div_ceil(ROWS));
+    let work = images * pixels * depth * outputs / SMALL_TILE;
+    let (parts, pieces) = match size <= SMALL_WEIGHT {
+        true => (work.clamp(1, PIECES.min(images)), 1),
+        false => (1, work.clamp(1, PIECES.min(row_panels))),
+    };
+    let images_per_part = images.div_ceil(parts);
+    let parts = images.div_ceil(images_per_part);
     let panels_per_piece = row_panels.div_ceil(pieces);
     let pieces = row_panels.div_ceil(panels_per_piece);
     let padded = Padded::new(geometry);
     // A piece starts and ends amid the taps of a channel.
     let channels = (panels_per_piece * ROWS).div_ceil(taps) + 1;
     let each = if geometry.padding == [0, 0] { 0 } else { channels * padded.plane() };
-    let together = (TOGETHER / (pixels * LANES)).min(COPIES / each.max(1)).clamp(1, images);
-    let copy_floats = together * each;
-    let sum_floats = panels * panels_per_piece * ROWS * LANES;
-    let dw = Parts::new(dw);
-    run.each_with(groups * pieces, copy_floats + sum_floats + together * pixels, |tile, scratch| {
-        let (group, piece) = (tile / pieces, tile % pieces);
-        let (copy, scratch) = scratch.split_at_mut(copy_floats);
-        let (sums, table) = scratch.split_at_mut(sum_floats);
-        let table: &mut [u32] = bytemuck::cast_slice_mut(table);
-        let rows = piece * panels_per_piece * ROWS..depth.min((piece + 1) * panels_per_piece * ROWS);
-        let task = Task { geometry, padded, x, gradients, group, rows };
-        copy.fill(0.0);
-        sums.fill(0.0);
-        task.places(table);
-        for first in (0..images).step_by(together) {
-            let some = first..images.min(first + together);
-            task.add(some.clone(), Offsets::new(&table[..some.len() * pixels]), copy, sums);
-        }
-        // SAFETY: these taps of this group are this tile's alone.
-        unsafe { task.store(sums, &dw) };
-    })
+    let together = (TOGETHER / (pixels * LANES)).min(COPIES / each.max(1)).clamp(1, images_per_part);
+    let floats = [
+        together * each,
+        panels * panels_per_piece * ROWS * LANES,
+        panels * together * pixels * LANES,
+        together * pixels,
+    ];
+    let mut partial = run.scratch(if parts > 1 { parts * size } else { 0 })?;
+    {
+        let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
+        run.each_with(parts * groups * pieces, floats.iter().sum(), |tile, scratch| {
+            let (part, group, piece) = (tile / pieces / groups, tile / pieces % groups, tile % pieces);
+            let (copy, scratch) = scratch.split_at_mut(floats[0]);
+            let (sums, scratch) = scratch.split_at_mut(floats[1]);
+            let (gradients, table) = scratch.split_at_mut(floats[2]);
+            let table: &mut [u32] = bytemuck::cast_slice_mut(table);
+            let rows = piece * panels_per_piece * ROWS..depth.min((piece + 1) * panels_per_piece * ROWS);
+            let task = Task { geometry, padded, x, dy, group, rows };
+            copy.fill(0.0);
+            sums.fill(0.0);
+            task.places(table);
+            let last = images.min((part + 1) * images_per_part);
+            for first in (part * images_per_part..last).step_by(together) {
+                let some = first..last.min(first + together);
+                task.lay_out(some.clone(), gradients);
+                task.add(some.clone(), Offsets::new(&table[..some.len() * pixels]), gradients, copy, sums);
+            }
+            // SAFETY: these taps of this group are this tile's alone, in its part.
+            unsafe { task.store(sums, part * size, &target) };
+        })?;
+    }
+    if parts > 1 {
+        super::add_parts(partial.floats(), dw, run)?;
+    }
+    Ok(())
 }
 
-/// Lays the gradients out as panels of output channels: group, panel, image, pixel, channel.
-fn lay_out(geometry: &Geometry, dy: &[f32], into: &mut [f32], run: &Run<'_>) -> Result<()> {
-    let Geometry { images, groups, outputs, .. } = *geometry;
-    let pixels = geometry.output_plane();
-    let panels = outputs.div_ceil(LANES);
-    // Some microseconds a tile.
-    let together = (1_usize << 14).div_ceil(pixels * LANES);
-    run.chunks(into, together * pixels * LANES, |piece, into| {
-        for (index, into) in into.chunks_exact_mut(pixels * LANES).enumerate() {
-            let place = piece * together + index;
-            let (image, panel, group) = (place % images, place / images % panels, place / images / panels);
-            let first = panel * LANES;
-            let count = LANES.min(outputs - first);
-            let dy = &dy[((image * groups + group) * outputs + first) * pixels..][..count * pixels];
-            if count == LANES {
-                let channels: [&[f32]; LANES] = std::array::from_fn(|lane| &dy[lane * pixels..][..pixels]);
-                for (pixel, into) in into.as_chunks_mut::<LANES>().0.iter_mut().enumerate() {
-                    into.iter_mut().zip(channels).for_each(|(into, channel)| *into = channel[pixel]);
-                }
-                continue;
+/// Planes of up to sixteen channels become pixels of sixteen channels; zeros for those that are missing.
+struct TurnOver<'a> {
+    planes: &'a [f32],
+    pixels: usize,
+    into: &'a mut [Floats],
+}
+
+impl Kernel for TurnOver<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<V: Sixteen>(self) {
+        for (some, into) in self.into.chunks_mut(SIXTEEN).enumerate() {
+            let mut channels = [V::splat(0.0); SIXTEEN];
+            for (values, plane) in channels.iter_mut().zip(self.planes.chunks_exact(self.pixels)) {
+                *values = V::load_some(&plane[some * SIXTEEN..][..into.len()]);
             }
-            into.fill(0.0);
-            for (lane, dy) in dy.chunks_exact(pixels).enumerate() {
-                into.iter_mut().skip(lane).step_by(LANES).zip(dy).for_each(|(into, dy)| *into = *dy);
+            for (values, into) in V::transpose(channels).iter().zip(into) {
+                values.store(into);
             }
         }
-    })
+    }
 }
 
 /// What a tile works on.
@@ -137,7 +150,7 @@ struct Task<'a> {
     geometry: &'a Geometry,
     padded: Padded,
     x: &'a [f32],
-    gradients: &'a [f32],
+    dy: &'a [f32],
     group: usize,
     /// Taps of channels.
     rows: Range<usize>,
@@ -166,8 +179,23 @@ impl Task<'_> {
         }
     }
 
+    /// Lays the gradients of some images out as panels of output channels: panel, image, pixel, channel.
+    fn lay_out(&self, images: Range<usize>, into: &mut [f32]) {
+        let Geometry { groups, outputs, .. } = *self.geometry;
+        let pixels = self.geometry.output_plane();
+        for (index, into) in
+            into.chunks_exact_mut(pixels * LANES).take(images.len() * outputs.div_ceil(LANES)).enumerate()
+        {
+            let (panel, image) = (index / images.len(), images.start + index % images.len());
+            let first = panel * LANES;
+            let count = LANES.min(outputs - first);
+            let planes = &self.dy[((image * groups + self.group) * outputs + first) * pixels..][..count * pixels];
+            sixteen::run(TurnOver { planes, pixels, into: into.as_chunks_mut().0 });
+        }
+    }
+
     /// Adds what some images give.
-    fn add(&self, images: Range<usize>, places: Offsets<'_>, copy: &mut [f32], sums: &mut [f32]) {
+    fn add(&self, images: Range<usize>, places: Offsets<'_>, gradients: &[f32], copy: &mut [f32], sums: &mut [f32]) {
         let Geometry { inputs, groups, kernel, dilation, .. } = *self.geometry;
         let (pixels, taps) = (self.geometry.output_plane(), self.geometry.taps());
         let channels = self.channels();
@@ -188,12 +216,10 @@ impl Task<'_> {
             let (down, over) = (tap / kernel[1] * dilation[0], tap % kernel[1] * dilation[1]);
             (channel * self.padded.height + down) * self.padded.width + over
         };
-        let panel_floats = self.geometry.images * pixels * LANES;
         let panels = self.geometry.outputs.div_ceil(LANES);
-        let gradients = self.gradients[self.group * panels * panel_floats..].chunks_exact(panel_floats);
+        let gradients = gradients.chunks_exact(images.len() * pixels * LANES);
         let sums = sums.as_chunks_mut::<LANES>().0.as_chunks_mut::<ROWS>().0;
         for (gradients, sums) in gradients.zip(sums.chunks_exact_mut(sums.len() / panels)) {
-            let gradients = &gradients[images.start * pixels * LANES..];
             for (first, block) in self.rows.clone().step_by(ROWS).zip(sums) {
                 let block: &mut Block = block;
                 add_outer(places, source, std::array::from_fn(|row| offset(first + row)), gradients, block);
@@ -203,12 +229,12 @@ impl Task<'_> {
 
     /// # Safety
     /// Nobody else writes the gradients of these taps.
-    unsafe fn store(&self, sums: &[f32], dw: &Parts<'_, f32>) {
+    unsafe fn store(&self, sums: &[f32], base: usize, dw: &Parts<'_, f32>) {
         let depth = self.geometry.depth();
         let outputs = self.geometry.outputs;
         let panel_floats = sums.len() / outputs.div_ceil(LANES);
         for output in 0..outputs {
-            let at = (self.group * outputs + output) * depth;
+            let at = base + (self.group * outputs + output) * depth;
             // SAFETY: by the contract.
             let dw = unsafe { dw.part(at + self.rows.start..at + self.rows.end) };
             let sums = sums[output / LANES * panel_floats + output % LANES..].iter().step_by(LANES);

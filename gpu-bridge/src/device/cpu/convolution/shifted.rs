@@ -1,12 +1,14 @@
 //! Convolution without gathering: every tap sees the same image, shifted.
 //!
-//! An image is copied once with its border of zeros, split by the stride into phases (every second pixel, and so on), so
-//! that what a tap sees from consecutive outputs lies side by side. Outputs are computed in runs of eight along a row,
-//! two runs at a time, of two rows if they are short; the last run of a row overlaps the one before, or is partly
-//! dropped. The gradient of the weight reads the same copy, through rows as wide as the copy's.
+//! An image is copied once for each column of the kernel, shifted by it, as wide as the output and with its border of
+//! zeros; rows that a stride keeps apart are kept apart. So what a tap sees from consecutive outputs lies side by side,
+//! across the ends of rows too. Large images are copied in bands of some rows. The gradient of the weight reads the same
+//! copies.
+
+use std::ops::Range;
 
 use super::Geometry;
-use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, LANES, Offsets, ROWS, Segments};
+use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, DotSums, LANES, Offsets, ROWS, Segments};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::run::{Parts, Run};
@@ -20,107 +22,169 @@ const SMALL_WEIGHT: usize = 32 * 1024;
 /// How many such parts, or pieces of the channels.
 const PIECES: usize = 8;
 
-/// Floats of copies and gradients that are multiplied together: small images go several at a time.
-const TOGETHER: usize = 32 * 1024;
+/// Floats of copies that are made at a time: they stay in the second cache.
+const COPIED: usize = 96 * 1024;
+
+/// Floats of copies and gradients that are multiplied together: small images go several at a time, and stay in the first
+/// cache.
+const TOGETHER: usize = 8 * 1024;
 
 /// The longest stride: with a longer one no tap sees most of the copy.
 const LONGEST_STRIDE: usize = 8;
 
-/// Outputs of a run.
-const RUN: usize = LANES / 2;
+/// Columns that are copied at a time.
+const STEP: usize = 8;
 
-/// Whether little of the copy and few outputs are wasted.
+/// Outputs that are computed at a time.
+const RUN: usize = 2 * LANES;
+
+/// Whether copying is little beside multiplying.
 pub(super) fn suits(geometry: &Geometry) -> bool {
-    let runs = geometry.to[0].saturating_mul(geometry.to[1].div_ceil(RUN));
-    let lanes = runs.next_multiple_of(2).saturating_mul(RUN);
-    copies(geometry) && geometry.output_plane() >= 2 * LANES && lanes.saturating_mul(2) <= 3 * geometry.output_plane()
+    copies(geometry) && geometry.output_plane() >= RUN
 }
 
-/// Whether the gradient of the weight multiplies few zeros.
+/// Whether the gradient of the weight multiplies long rows.
 pub(super) fn suits_weight(geometry: &Geometry) -> bool {
-    if !copies(geometry) {
-        return false;
-    }
-    let Phased { columns, .. } = Phased::new(geometry);
-    columns >= 3 * LANES && columns.saturating_mul(2) <= 3 * geometry.output_plane()
+    copies(geometry) && geometry.output_plane() >= 3 * LANES
 }
 
-/// Whether a copy is not much larger than its image.
+/// Whether copies are not much larger than what is computed of them.
 fn copies(geometry: &Geometry) -> bool {
     if geometry.stride.iter().any(|&stride| stride > LONGEST_STRIDE) {
         return false;
     }
-    let Phased { columns, channel, .. } = Phased::new(geometry);
-    columns <= 4 * geometry.output_plane() && channel.saturating_mul(geometry.inputs) < 1 << 31
+    let band = Band::new(geometry);
+    let outputs = (band.rows * geometry.to[1]).saturating_mul(geometry.outputs * geometry.kernel[0]);
+    band.channel <= 4 * outputs && band.channel.saturating_mul(geometry.inputs) < 1 << 24
 }
 
-/// The copy of an image's channels.
+/// Some rows of the output, and the copies that they are computed of.
 #[derive(Clone, Copy)]
-struct Phased {
-    /// Rows and columns of one phase.
+struct Band {
+    /// Rows of the output.
+    rows: usize,
+    /// How many bands there are; the last may have fewer rows.
+    count: usize,
+    /// Rows of a copy that a stride has put together.
     height: usize,
-    width: usize,
-    /// Elements of one channel, all phases.
+    /// Floats of one copy, and of all copies of a channel.
+    copy: usize,
     channel: usize,
-    /// Outputs of one channel, with those that are dropped.
-    columns: usize,
 }
 
-impl Phased {
+impl Band {
     fn new(geometry: &Geometry) -> Self {
-        let size = |axis: usize| {
-            geometry.to[axis] + (geometry.kernel[axis] - 1) * geometry.dilation[axis] / geometry.stride[axis]
-        };
-        let (height, width) = (size(0), size(1));
-        let phases = geometry.stride[0] * geometry.stride[1];
-        let channel = phases.saturating_mul(height).saturating_mul(width);
-        Self { height, width, channel, columns: geometry.to[0].saturating_mul(width) }
+        let [height, width] = geometry.to;
+        let (stride, columns) = (geometry.stride[0], geometry.kernel[1]);
+        let reach = (geometry.kernel[0] - 1) * geometry.dilation[0] / stride;
+        let room = COPIED / (geometry.inputs * columns * stride).saturating_mul(width).max(1);
+        // What the next band copies again is not to be most of it.
+        let rows = room.saturating_sub(reach).max(2 * reach).clamp(1, height);
+        let count = height.div_ceil(rows);
+        let rows = height.div_ceil(count);
+        let height = rows + reach;
+        let copy = stride.saturating_mul(height).saturating_mul(width);
+        Self { rows, count, height, copy, channel: columns.saturating_mul(copy) }
     }
 
-    /// Floats that hold a group's channels, with room to read a whole panel or run from the last output on.
+    /// The rows of band `index`.
+    fn rows(&self, geometry: &Geometry, index: usize) -> Range<usize> {
+        index * self.rows..geometry.to[0].min((index + 1) * self.rows)
+    }
+
+    /// Floats that hold a group's channels, with room to read a whole run from the last output on.
     fn floats(&self, geometry: &Geometry) -> usize {
-        geometry.inputs * self.channel + self.columns.next_multiple_of(LANES) - self.columns + LANES
+        geometry.inputs * self.channel + RUN
     }
 
     /// Where each tap of each channel finds what the first output sees.
     fn offsets(&self, geometry: &Geometry, into: &mut [u32]) {
-        let taps = geometry.taps();
+        let (taps, stride, width) = (geometry.taps(), geometry.stride[0], geometry.to[1]);
         for (index, into) in into.iter_mut().enumerate() {
             let (input, tap) = (index / taps, index % taps);
-            let down = tap / geometry.kernel[1] * geometry.dilation[0];
-            let over = tap % geometry.kernel[1] * geometry.dilation[1];
-            let phase = down % geometry.stride[0] * geometry.stride[1] + over % geometry.stride[1];
-            let shift = down / geometry.stride[0] * self.width + over / geometry.stride[1];
-            *into = (input * self.channel + phase * self.height * self.width + shift) as u32;
+            let (down, column) = (tap / geometry.kernel[1] * geometry.dilation[0], tap % geometry.kernel[1]);
+            let row = down % stride * self.height + down / stride;
+            *into = (input * self.channel + column * self.copy + row * width) as u32;
         }
     }
 
-    /// Copies the channels of a group of an image.
-    fn fill(&self, geometry: &Geometry, x: &[f32], into: &mut [f32]) {
+    /// Copies what a band of some channels sees.
+    #[inline(always)]
+    fn fill(&self, geometry: &Geometry, index: usize, x: &[f32], into: &mut [f32]) {
         let [height, width] = geometry.from;
-        let [down, across] = geometry.stride;
-        let plane = self.height * self.width;
-        into.fill(0.0);
-        for (x, into) in x.chunks_exact(height * width).zip(into.chunks_exact_mut(self.channel)) {
-            for (row, line) in x.chunks_exact(width).enumerate() {
-                let row = row + geometry.padding[0];
-                if row / down >= self.height {
-                    break;
+        let stride = geometry.stride[0];
+        let first = index * self.rows * stride;
+        let to = geometry.to[1];
+        for column in 0..geometry.kernel[1] {
+            let columns = Columns::new(geometry, column);
+            for (x, into) in x.chunks_exact(height * width).zip(into.chunks_exact_mut(self.channel)) {
+                let into = &mut into[column * self.copy..][..self.copy];
+                for phase in 0..stride {
+                    let into = &mut into[phase * self.height * to..][..self.height * to];
+                    // The rows that see the image lie together.
+                    let start = geometry.padding[0].saturating_sub(first + phase).div_ceil(stride).min(self.height);
+                    let end = (height + geometry.padding[0]).saturating_sub(first + phase).div_ceil(stride);
+                    let end = end.clamp(start, self.height);
+                    into[..start * to].fill(0.0);
+                    into[end * to..].fill(0.0);
+                    if start < end {
+                        let x = &x[(first + phase + start * stride - geometry.padding[0]) * width..];
+                        columns.copy(x, width * stride, &mut into[start * to..end * to], to);
+                    }
                 }
-                let start = (row % down * across) * plane + row / down * self.width;
-                if across == 1 {
-                    let into = &mut into[start..start + self.width];
-                    let count = width.min(self.width - geometry.padding[1].min(self.width));
-                    into[geometry.padding[1].min(self.width)..][..count].copy_from_slice(&line[..count]);
-                    continue;
+            }
+        }
+    }
+}
+
+/// What one column of the kernel sees of a line.
+struct Columns {
+    /// The outputs that look inside the line.
+    inside: Range<usize>,
+    /// Where the first of them looks.
+    first: usize,
+    stride: usize,
+}
+
+impl Columns {
+    fn new(geometry: &Geometry, column: usize) -> Self {
+        let (shift, stride) = (column * geometry.dilation[1], geometry.stride[1]);
+        let start = geometry.padding[1].saturating_sub(shift).div_ceil(stride).min(geometry.to[1]);
+        let end = (geometry.from[1] + geometry.padding[1]).saturating_sub(shift).div_ceil(stride);
+        let inside = start..end.clamp(start, geometry.to[1]);
+        let first = (start * stride + shift).saturating_sub(geometry.padding[1]);
+        Self { inside, first, stride }
+    }
+
+    /// Copies lines that lie so far apart.
+    #[inline(always)]
+    fn copy(&self, x: &[f32], stride: usize, into: &mut [f32], width: usize) {
+        let Range { start, end } = self.inside;
+        if end - start < width {
+            into.fill(0.0);
+        }
+        // A few columns at a time: a row by itself is a call, or a loop of a few rounds.
+        let mut at = start;
+        while at < end {
+            let lines = into.chunks_exact_mut(width).enumerate();
+            let first = self.first + (at - start) * self.stride;
+            let last = first + (end - at - 1) * self.stride;
+            match end - at {
+                left if self.stride == 1 && left >= STEP => {
+                    for (line, into) in lines {
+                        let from = x[line * stride + first..].first_chunk::<STEP>();
+                        if let (Some(from), Some(into)) = (from, into[at..].first_chunk_mut::<STEP>()) {
+                            *into = *from;
+                        }
+                    }
+                    at += STEP;
                 }
-                for phase in 0..across {
-                    // The first pixel of the line that belongs to this phase.
-                    let first = (phase + across - geometry.padding[1] % across) % across;
-                    let column = (first + geometry.padding[1]) / across;
-                    let into = &mut into[start + phase * plane..][..self.width];
-                    let pixels = line.iter().skip(first).step_by(across);
-                    into.iter_mut().skip(column).zip(pixels).for_each(|(into, pixel)| *into = *pixel);
+                _ => {
+                    for (line, into) in lines {
+                        let from = x[line * stride + first..=line * stride + last].iter().step_by(self.stride);
+                        into[at..end].iter_mut().zip(from).for_each(|(into, value)| *into = *value);
+                    }
+                    at = end;
                 }
             }
         }
@@ -137,94 +201,100 @@ pub(super) fn forward(
     run: &Run<'_>,
 ) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
-    let phased = Phased::new(geometry);
+    let band = Band::new(geometry);
     let (depth, from, to) = (geometry.depth(), geometry.input_plane(), geometry.output_plane());
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
-    phased.offsets(geometry, table);
+    band.offsets(geometry, table);
     let offsets = Offsets::new(table);
 
     let row_panels = outputs.div_ceil(ROWS);
-    let work = geometry.output_plane() * outputs * depth;
-    let images_per_tile = (SMALL_TILE / work.max(1)).clamp(1, images);
-    let tiles = images.div_ceil(images_per_tile);
-    // A large image by itself is cut by its output channels.
-    let pieces = if tiles * groups >= 8 { 1 } else { (work / SMALL_TILE / 4).clamp(1, row_panels.min(8)) };
-    let panels_per_piece = row_panels.div_ceil(pieces);
+    let work = band.rows * geometry.to[1] * outputs * depth;
+    let bands = images * band.count;
+    let bands_per_tile = (SMALL_TILE / work.max(1)).clamp(1, bands);
+    let tiles = bands.div_ceil(bands_per_tile);
+    // Where there are few bands, or many channels, tiles are of some output channels only.
+    let pieces = if tiles * groups >= 8 { work >> 26 } else { work / SMALL_TILE / 4 };
+    let panels_per_piece = row_panels.div_ceil(pieces.clamp(1, row_panels.min(8)));
     let pieces = row_panels.div_ceil(panels_per_piece);
     let y = Parts::new(y);
-    run.each_with(tiles * groups * pieces, phased.floats(geometry), |tile, copy| {
-        let (first, group, piece) = (tile / pieces / groups * images_per_tile, tile / pieces % groups, tile % pieces);
-        let rows = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
-        for image in first..images.min(first + images_per_tile) {
+    run.each_with(tiles * groups * pieces, band.floats(geometry), |tile, copy| {
+        let (first, group, piece) = (tile / pieces / groups * bands_per_tile, tile / pieces % groups, tile % pieces);
+        let panels = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
+        for index in first..bands.min(first + bands_per_tile) {
+            let (image, index) = (index / band.count, index % band.count);
             let at = (image * groups + group) * inputs * from;
-            phased.fill(geometry, &x[at..at + inputs * from], copy);
-            let channels = (image * groups + group) * outputs;
-            // SAFETY: these channels of this image are this tile's alone.
-            let y =
-                unsafe { y.part((channels + rows.start * ROWS) * to..(channels + outputs.min(rows.end * ROWS)) * to) };
-            let weights = &packed[(group * row_panels + rows.start) * depth * ROWS..];
-            let bias = bias.map(|bias| &bias[group * outputs + rows.start * ROWS..]);
+            let rows = band.rows(geometry, index);
             vectorized(
                 #[inline(always)]
-                || convolve(geometry, &phased, copy, weights, offsets, bias, y),
+                || {
+                    band.fill(geometry, index, &x[at..at + inputs * from], copy);
+                    for panel in panels.clone() {
+                        let weights = &packed[(group * row_panels + panel) * depth * ROWS..];
+                        let channel = group * outputs + panel * ROWS;
+                        let count = ROWS.min(outputs - panel * ROWS);
+                        let start = (image * groups * outputs + channel) * to + rows.start * geometry.to[1];
+                        let bias = bias.map(|bias| &bias[channel..channel + count]);
+                        let into = Rows { y: &y, start, count, stride: to, length: rows.len() * geometry.to[1] };
+                        // SAFETY: these rows of these channels of this image are this tile's alone.
+                        unsafe { convolve(copy, weights, offsets, bias, into) };
+                    }
+                },
             );
         }
     })
 }
 
-/// Some output channels of one image.
+/// Where a panel of output channels goes: as many rows, each so many floats after the one before.
+struct Rows<'a> {
+    y: &'a Parts<'a, f32>,
+    start: usize,
+    count: usize,
+    stride: usize,
+    length: usize,
+}
+
+/// A panel of output channels of one band.
+///
+/// # Safety
+/// Nobody else uses the rows.
 #[inline(always)]
-fn convolve(
-    geometry: &Geometry,
-    phased: &Phased,
-    copy: &[f32],
-    weights: &[f32],
-    offsets: Offsets<'_>,
-    bias: Option<&[f32]>,
-    y: &mut [f32],
-) {
-    let (depth, plane) = (geometry.depth(), geometry.output_plane());
-    let [height, width] = geometry.to;
-    let runs_per_row = width.div_ceil(RUN);
-    let runs = height * runs_per_row;
-    // The row and column where a run starts.
-    let place = |run: usize| (run / runs_per_row, (run % runs_per_row * RUN).min(width.saturating_sub(RUN)));
-    let count = width.min(RUN);
-    for run in (0..runs).step_by(2) {
-        // The last run may be by itself: then it is computed twice.
-        let places = [run, (run + 1).min(runs - 1)].map(place);
-        let halves = places.map(|(row, column)| &copy[row * phased.width + column..]);
-        for (panel, y) in y.chunks_mut(ROWS * plane).enumerate() {
-            let mut block: Block = [[0.0; LANES]; ROWS];
-            panel::multiply_at(&weights[panel * depth * ROWS..], halves, offsets, &mut block);
-            for (channel, (y, values)) in y.chunks_exact_mut(plane).zip(&block).enumerate() {
-                let shift = bias.map_or(0.0, |bias| bias[panel * ROWS + channel]);
-                for ((row, column), values) in places.into_iter().zip(values.as_chunks::<RUN>().0) {
-                    let at = row * width + column;
-                    // What is written past the end of a short row is overwritten by the next. Two loops, because two
-                    // copies would become one of unknown size, which is a call.
-                    match y[at..].first_chunk_mut::<RUN>() {
-                        Some(into) => *into = values.map(|value| value + shift),
-                        None => y[at..at + count].iter_mut().zip(values).for_each(|(y, value)| *y = value + shift),
-                    }
+unsafe fn convolve(copy: &[f32], weights: &[f32], offsets: Offsets<'_>, bias: Option<&[f32]>, into: Rows<'_>) {
+    for at in (0..into.length).step_by(RUN) {
+        let left = into.length - at;
+        let mut blocks: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
+        panel::multiply_at(weights, [&copy[at..], &copy[at + LANES..]], offsets, &mut blocks);
+        for row in 0..into.count {
+            let shift = bias.map_or(0.0, |bias| bias[row]);
+            let start = into.start + row * into.stride + at;
+            // SAFETY: by the contract.
+            let y = unsafe { into.y.part(start..start + left.min(RUN)) };
+            match y.first_chunk_mut::<RUN>() {
+                Some(y) => {
+                    let (y, _) = y.as_chunks_mut::<LANES>();
+                    y.iter_mut().zip(&blocks).for_each(|(y, block)| *y = block[row].map(|value| value + shift));
+                }
+                None => {
+                    let values = blocks[0][row].iter().chain(&blocks[1][row]);
+                    y.iter_mut().zip(values).for_each(|(y, value)| *y = value + shift);
                 }
             }
         }
     }
 }
 
-/// The gradient of the weight: dot products of the outputs' gradients and the shifted copy.
+/// The gradient of the weight: dot products of the outputs' gradients and the shifted copies.
 pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
-    let phased = Phased::new(geometry);
+    let band = Band::new(geometry);
     let (depth, size) = (geometry.depth(), dw.len());
+    let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
-    phased.offsets(geometry, table);
+    band.offsets(geometry, table);
     let offsets = Offsets::new(table);
 
-    let pieces = (images * phased.columns * size / SMALL_TILE).clamp(1, PIECES);
+    let pieces = (images * to * size / SMALL_TILE).clamp(1, PIECES);
     let (parts, row_pieces) = if size <= SMALL_WEIGHT { (pieces.min(images), 1) } else { (1, pieces) };
     let images_per_part = images.div_ceil(parts);
     let parts = images.div_ceil(images_per_part);
@@ -233,34 +303,42 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     let mut partial = run.scratch(if parts > 1 { parts * size } else { 0 })?;
     {
         let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
-        let copy_floats = phased.floats(geometry).next_multiple_of(LANES);
-        let gradient_floats = rows_per_piece * phased.columns;
-        let together = (TOGETHER / (copy_floats + gradient_floats)).clamp(1, images_per_part);
-        run.each_with(parts * groups * row_pieces, together * (copy_floats + gradient_floats), |tile, scratch| {
+        let copy_floats = band.floats(geometry).next_multiple_of(LANES);
+        // Bands are for images that are large, and go one at a time.
+        let together = match band.count {
+            1 => (TOGETHER / (copy_floats + rows_per_piece * to)).clamp(1, images_per_part),
+            _ => 1,
+        };
+        let sum_floats = rows_per_piece / DOT_ROWS * depth.div_ceil(DOT_COLUMNS) * size_of::<DotSums>() / 4;
+        run.each_with(parts * groups * row_pieces, sum_floats + together * copy_floats, |tile, scratch| {
+            let (sums, copies) = scratch.split_at_mut(sum_floats);
+            sums.fill(0.0);
+            let sums = sums.as_chunks_mut::<LANES>().0.as_chunks_mut::<DOT_COLUMNS>().0.as_chunks_mut::<DOT_ROWS>().0;
             let (part, group, piece) = (tile / row_pieces / groups, tile / row_pieces % groups, tile % row_pieces);
-            let (copies, gradients) = scratch.split_at_mut(together * copy_floats);
             let rows = piece * rows_per_piece..outputs.min((piece + 1) * rows_per_piece);
             let start = part * size + (group * outputs + rows.start) * depth;
             // SAFETY: these rows of this part are this tile's alone.
             let into = unsafe { target.part(start..start + rows.len() * depth) };
-            let (from, to) = (geometry.input_plane(), geometry.output_plane());
             let (first, last) = (part * images_per_part, images.min((part + 1) * images_per_part));
             for some in (first..last).step_by(together) {
                 let count = together.min(last - some);
-                for offset in 0..count {
-                    let at = ((some + offset) * groups + group) * inputs * from;
-                    phased.fill(
-                        geometry,
-                        &x[at..at + inputs * from],
-                        &mut copies[offset * copy_floats..][..copy_floats],
-                    );
-                    let at = (((some + offset) * groups + group) * outputs + rows.start) * to;
-                    let dy = &dy[at..at + rows.len() * to];
-                    spread_rows(geometry, &phased, dy, &mut gradients[offset * gradient_floats..]);
+                for index in 0..band.count {
+                    for (image, copy) in (some..some + count).zip(copies.chunks_exact_mut(copy_floats)) {
+                        let at = (image * groups + group) * inputs * from;
+                        vectorized(
+                            #[inline(always)]
+                            || band.fill(geometry, index, &x[at..at + inputs * from], copy),
+                        );
+                    }
+                    let lines = band.rows(geometry, index);
+                    let at = ((some * groups + group) * outputs + rows.start) * to + lines.start * geometry.to[1];
+                    let gradients = Images { data: &dy[at..], image: groups * outputs * to, row: to };
+                    let copies = Images { data: copies, image: copy_floats, row: 0 };
+                    let columns = lines.len() * geometry.to[1];
+                    correlate(count, columns, (&gradients, rows.len()), (&copies, offsets), sums);
                 }
-                let images = Images { count, columns: phased.columns, copies, copy_floats, gradients, gradient_floats };
-                correlate(&images, offsets, depth, some > first, into);
             }
+            store(sums, depth, into);
         })?;
     }
     if parts > 1 {
@@ -269,44 +347,48 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     Ok(())
 }
 
-/// Gradients with their rows as far apart as the copy's, zeros between them.
-fn spread_rows(geometry: &Geometry, phased: &Phased, dy: &[f32], into: &mut [f32]) {
-    for (dy, into) in dy.chunks_exact(geometry.to[1]).zip(into.chunks_exact_mut(phased.width)) {
-        into[..dy.len()].copy_from_slice(dy);
-        into[dy.len()..].fill(0.0);
+/// Rows of some images.
+struct Images<'a> {
+    data: &'a [f32],
+    /// Floats from one image to the next, and from one row to the next.
+    image: usize,
+    row: usize,
+}
+
+/// Adds the products of some rows of gradients with every tap, over so many images and so many columns of each.
+fn correlate(
+    images: usize,
+    columns: usize,
+    (gradients, rows): (&Images<'_>, usize),
+    (copies, offsets): (&Images<'_>, Offsets<'_>),
+    sums: &mut [DotSums],
+) {
+    let depth = offsets.len();
+    let mut sums = sums.iter_mut();
+    for first in (0..depth).step_by(DOT_COLUMNS) {
+        let taps = Segments {
+            rows: std::array::from_fn(|offset| &copies.data[offsets.get((first + offset).min(depth - 1))..]),
+            step: copies.image,
+        };
+        for (row, sums) in (0..rows).step_by(DOT_ROWS).zip(&mut sums) {
+            let gradients = Segments {
+                rows: std::array::from_fn(|offset| &gradients.data[(row + offset).min(rows - 1) * gradients.row..]),
+                step: gradients.image,
+            };
+            panel::add_dots(images, columns, gradients, taps, sums);
+        }
     }
 }
 
-/// Some images that are multiplied together.
-struct Images<'a> {
-    count: usize,
-    /// Outputs of a channel.
-    columns: usize,
-    copies: &'a [f32],
-    copy_floats: usize,
-    gradients: &'a [f32],
-    gradient_floats: usize,
-}
-
-/// Adds the products of some rows of gradients with every tap.
-fn correlate(images: &Images<'_>, offsets: Offsets<'_>, depth: usize, accumulate: bool, into: &mut [f32]) {
+/// Turns the sums of [`correlate`] into rows of taps.
+fn store(sums: &[DotSums], depth: usize, into: &mut [f32]) {
     let rows = into.len() / depth;
+    let mut sums = sums.iter();
     for first in (0..depth).step_by(DOT_COLUMNS) {
-        let taps = Segments {
-            rows: std::array::from_fn(|offset| &images.copies[offsets.get((first + offset).min(depth - 1))..]),
-            step: images.copy_floats,
-        };
-        for row in (0..rows).step_by(DOT_ROWS) {
-            let gradients = Segments {
-                rows: std::array::from_fn(|offset| &images.gradients[(row + offset).min(rows - 1) * images.columns..]),
-                step: images.gradient_floats,
-            };
-            let products = panel::dots(images.count, images.columns, gradients, taps);
-            for (row, products) in (row..rows).zip(products) {
+        for (row, sums) in (0..rows).step_by(DOT_ROWS).zip(&mut sums) {
+            for (row, totals) in (row..rows).zip(panel::total(sums)) {
                 let into = &mut into[row * depth + first..depth.min(first + DOT_COLUMNS) + row * depth];
-                for (into, product) in into.iter_mut().zip(products) {
-                    *into = if accumulate { *into + product } else { product };
-                }
+                into.iter_mut().zip(totals).for_each(|(into, total)| *into = total);
             }
         }
     }

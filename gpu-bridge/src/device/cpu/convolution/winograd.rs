@@ -51,7 +51,7 @@ const WEIGHT_CHANNELS: usize = 64;
 const FEW_CHANNELS: usize = 16;
 
 /// What transforming a square of one channel costs, in multiplications.
-const TRANSFORM: usize = 2160;
+const TRANSFORM: usize = 600;
 
 pub(super) fn suits(geometry: &Geometry) -> bool {
     let squares = geometry.to[0].div_ceil(SIDE) * geometry.to[1].div_ceil(SIDE);

@@ -4,12 +4,12 @@
 
 use std::arch::x86_64::{
     __m512, __mmask16, _mm_add_ps, _mm_storeu_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
-    _mm256_hadd_ps, _mm256_loadu_ps, _mm512_add_ps, _mm512_castps256_ps512, _mm512_castps512_ps256,
-    _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_insertf32x8, _mm512_loadu_ps, _mm512_maskz_loadu_ps,
-    _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    _mm256_hadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
+    _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
 };
 
-use super::{Block, DOT_COLUMNS, DOT_ROWS, LANES, ROWS, Segments};
+use super::runs::{RUN, RUNS};
+use super::{Block, DOT_COLUMNS, DOT_ROWS, DotSums, LANES, ROWS, Segments};
 
 type Sums = [__m512; ROWS];
 
@@ -54,43 +54,63 @@ pub(super) unsafe fn multiply(depth: usize, mut rows: *const f32, mut columns: *
 }
 
 /// # Safety
-/// There is half of [`LANES`] elements at the offset in both halves.
-#[inline]
+/// The panel has as many steps as there are offsets, and at each there are [`LANES`] elements in both sources.
 #[target_feature(enable = "avx512f,avx512dq")]
-unsafe fn both_halves(halves: [*const f32; 2], offset: u32) -> __m512 {
-    // SAFETY: by the contract.
-    let [low, high] = halves.map(|half| unsafe { _mm256_loadu_ps(half.add(offset as usize)) });
-    _mm512_insertf32x8::<1>(_mm512_castps256_ps512(low), high)
+pub(super) unsafe fn multiply_at(
+    mut rows: *const f32,
+    sources: [*const f32; 2],
+    offsets: &[u32],
+    blocks: &mut [Block; 2],
+) {
+    let mut sums = [[_mm512_setzero_ps(); ROWS]; 2];
+    for &offset in offsets {
+        // SAFETY: by the contract.
+        unsafe {
+            let values = sources.map(|source| _mm512_loadu_ps(source.add(offset as usize)));
+            for row in 0..ROWS {
+                let factor = _mm512_set1_ps(*rows.add(row));
+                sums[0][row] = _mm512_fmadd_ps(factor, values[0], sums[0][row]);
+                sums[1][row] = _mm512_fmadd_ps(factor, values[1], sums[1][row]);
+            }
+        }
+        rows = rows.wrapping_add(ROWS);
+    }
+    for (sums, block) in sums.iter().zip(blocks) {
+        for (sum, into) in sums.iter().zip(block) {
+            // SAFETY: a row is one vector long.
+            unsafe { _mm512_storeu_ps(into.as_mut_ptr(), *sum) };
+        }
+    }
 }
 
 /// # Safety
-/// The panel has as many steps as there are offsets, and at each there is half of [`LANES`] elements in both halves.
+/// There are columns for each offset, and a run at each in all sources.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn multiply_at(mut rows: *const f32, halves: [*const f32; 2], offsets: &[u32], block: &mut Block) {
-    let mut sums = [[_mm512_setzero_ps(); ROWS]; 2];
-    let (pairs, last) = offsets.as_chunks::<2>();
-    for pair in pairs {
-        for ((half, &offset), sums) in pair.iter().enumerate().zip(&mut sums) {
-            // SAFETY: by the contract.
-            unsafe {
-                let values = both_halves(halves, offset);
-                for (row, sum) in sums.iter_mut().enumerate() {
-                    *sum = _mm512_fmadd_ps(_mm512_set1_ps(*rows.add(half * ROWS + row)), values, *sum);
+pub(super) unsafe fn multiply_runs(
+    mut columns: *const f32,
+    sources: [*const f32; RUNS],
+    offsets: &[u32],
+) -> [[[f32; LANES]; RUN]; RUNS] {
+    let mut sums = [[_mm512_setzero_ps(); RUN]; RUNS];
+    for &offset in offsets {
+        // SAFETY: by the contract.
+        unsafe {
+            let values = _mm512_loadu_ps(columns);
+            for (source, sums) in sources.iter().zip(&mut sums) {
+                let source = source.add(offset as usize);
+                for (pixel, sum) in sums.iter_mut().enumerate() {
+                    *sum = _mm512_fmadd_ps(_mm512_set1_ps(*source.add(pixel)), values, *sum);
                 }
             }
         }
-        rows = rows.wrapping_add(2 * ROWS);
+        columns = columns.wrapping_add(LANES);
     }
-    for &offset in last {
-        // SAFETY: by the contract.
-        unsafe {
-            let values = both_halves(halves, offset);
-            for (row, sum) in sums[0].iter_mut().enumerate() {
-                *sum = _mm512_fmadd_ps(_mm512_set1_ps(*rows.add(row)), values, *sum);
-            }
-        }
+    let mut result = [[[0.0; LANES]; RUN]; RUNS];
+    for (sum, into) in sums.as_flattened().iter().zip(result.as_flattened_mut()) {
+        // SAFETY: as many floats as a vector has.
+        unsafe { _mm512_storeu_ps(into.as_mut_ptr(), *sum) };
     }
-    store(sums, block);
+    result
 }
 
 /// # Safety
@@ -131,47 +151,89 @@ pub(super) unsafe fn add_outer(
 }
 
 /// # Safety
-/// All rows have `segments` pieces of `depth` elements.
+/// All rows have `segments` pieces of `depth` elements, and there is at least one.
 #[target_feature(enable = "avx512f,avx512dq")]
-pub(super) unsafe fn dots(
+pub(super) unsafe fn add_dots(
     segments: usize,
     depth: usize,
     a: Segments<'_, DOT_ROWS>,
     b: Segments<'_, DOT_COLUMNS>,
-) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
+    into: &mut DotSums,
+) {
     let mut sums = [[_mm512_setzero_ps(); DOT_COLUMNS]; DOT_ROWS];
-    let (mut rows, mut columns) = (a.rows.map(<[f32]>::as_ptr), b.rows.map(<[f32]>::as_ptr));
-    for segment in 0..segments {
-        for at in (0..depth).step_by(LANES) {
-            // What is behind the last element is neither read nor counted.
-            let left = depth - at;
-            let mask = if left < LANES { (1 << left) - 1 } else { __mmask16::MAX };
-            // SAFETY: only elements below `depth` are read.
+    for (sums, into) in sums.as_flattened_mut().iter_mut().zip(into.as_flattened()) {
+        // SAFETY: a vector's worth of lanes.
+        *sums = unsafe { _mm512_loadu_ps(into.as_ptr()) };
+    }
+    let (mut rows, mut columns) = ([a.rows[0].as_ptr(); DOT_ROWS], [b.rows[0].as_ptr(); DOT_COLUMNS]);
+    for (pointer, row) in rows.iter_mut().zip(a.rows) {
+        *pointer = row.as_ptr();
+    }
+    for (pointer, column) in columns.iter_mut().zip(b.rows) {
+        *pointer = column.as_ptr();
+    }
+    let whole = depth / LANES * LANES;
+    // What is behind the last element is neither read nor counted.
+    let mask: __mmask16 = (1 << (depth - whole)) - 1;
+    for _ in 0..segments {
+        for at in (0..whole).step_by(LANES) {
+            // SAFETY: all these elements lie below `depth`.
             unsafe {
-                let rows = rows.map(|row| _mm512_maskz_loadu_ps(mask, row.add(at)));
+                let mut values = [_mm512_setzero_ps(); DOT_ROWS];
+                for (values, row) in values.iter_mut().zip(rows) {
+                    *values = _mm512_loadu_ps(row.add(at));
+                }
                 for (column, pointer) in columns.iter().enumerate() {
-                    let factor = _mm512_maskz_loadu_ps(mask, pointer.add(at));
-                    for (row, values) in rows.iter().enumerate() {
+                    let factor = _mm512_loadu_ps(pointer.add(at));
+                    for (row, values) in values.iter().enumerate() {
                         sums[row][column] = _mm512_fmadd_ps(*values, factor, sums[row][column]);
                     }
                 }
             }
         }
-        if segment + 1 < segments {
-            // SAFETY: there is another piece.
+        if mask != 0 {
+            // SAFETY: only elements below `depth` are read.
             unsafe {
-                rows = rows.map(|row| row.add(a.step));
-                columns = columns.map(|column| column.add(b.step));
+                let mut values = [_mm512_setzero_ps(); DOT_ROWS];
+                for (values, row) in values.iter_mut().zip(rows) {
+                    *values = _mm512_maskz_loadu_ps(mask, row.add(whole));
+                }
+                for (column, pointer) in columns.iter().enumerate() {
+                    let factor = _mm512_maskz_loadu_ps(mask, pointer.add(whole));
+                    for (row, values) in values.iter().enumerate() {
+                        sums[row][column] = _mm512_fmadd_ps(*values, factor, sums[row][column]);
+                    }
+                }
             }
         }
+        for row in &mut rows {
+            *row = row.wrapping_add(a.step);
+        }
+        for column in &mut columns {
+            *column = column.wrapping_add(b.step);
+        }
     }
-    sums.map(|sums| {
-        let eights = sums.map(|sum| _mm256_add_ps(_mm512_castps512_ps256(sum), _mm512_extractf32x8_ps::<1>(sum)));
+    for (sums, into) in sums.as_flattened().iter().zip(into.as_flattened_mut()) {
+        // SAFETY: a vector's worth of lanes.
+        unsafe { _mm512_storeu_ps(into.as_mut_ptr(), *sums) };
+    }
+}
+
+/// # Safety
+/// The features are there.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn total(sums: &DotSums) -> [[f32; DOT_COLUMNS]; DOT_ROWS] {
+    let mut totals = [[0.0; DOT_COLUMNS]; DOT_ROWS];
+    for (sums, totals) in sums.iter().zip(&mut totals) {
+        let mut eights = [_mm256_setzero_ps(); DOT_COLUMNS];
+        for (eight, sums) in eights.iter_mut().zip(sums) {
+            // SAFETY: two vectors' worth of lanes.
+            *eight = unsafe { _mm256_add_ps(_mm256_loadu_ps(sums.as_ptr()), _mm256_loadu_ps(sums.as_ptr().add(8))) };
+        }
         let pairs = _mm256_hadd_ps(_mm256_hadd_ps(eights[0], eights[1]), _mm256_hadd_ps(eights[2], eights[3]));
         let total = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
-        let mut result = [0.0; DOT_COLUMNS];
         // SAFETY: four floats have room in four floats.
-        unsafe { _mm_storeu_ps(result.as_mut_ptr(), total) };
-        result
-    })
+        unsafe { _mm_storeu_ps(totals.as_mut_ptr(), total) };
+    }
+    totals
 }

@@ -52,22 +52,21 @@ fn blocks_at_offsets_agree_with_naive_ones() {
     for depth in DEPTHS {
         let (rows, source) = (numbers(depth * ROWS, 3), numbers(400, 4));
         let steps: Vec<u32> = (0..depth as u32).map(|step| step * 37 % 300).collect();
-        let halves = [&source[3..], &source[50..]];
+        let sources = [&source[3..], &source[50..]];
         let wanted = |index: usize| {
-            let (row, column) = (index / LANES, index % LANES);
-            let half = halves[column / (LANES / 2)];
-            (0..depth)
-                .map(|step| product(rows[step * ROWS + row], half[steps[step] as usize + column % (LANES / 2)]))
-                .sum()
+            let (block, row, column) = (index / LANES / ROWS, index / LANES % ROWS, index % LANES);
+            (0..depth).map(|step| product(rows[step * ROWS + row], sources[block][steps[step] as usize + column])).sum()
         };
-        let mut block: Block = [[f32::NAN; LANES]; ROWS];
-        multiply_at(&rows, halves, Offsets::new(&steps), &mut block);
-        check("the best", depth, block.as_flattened(), wanted);
+        let mut blocks: [Block; 2] = [[[f32::NAN; LANES]; ROWS]; 2];
+        multiply_at(&rows, sources, Offsets::new(&steps), &mut blocks);
+        check("the best", depth, blocks.as_flattened().as_flattened(), wanted);
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
-            // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
-            unsafe { multiply_at_avx2(rows.as_ptr(), halves.map(<[f32]>::as_ptr), &steps, &mut block) };
-            check("avx2", depth, block.as_flattened(), wanted);
+            for (source, block) in sources.into_iter().zip(&mut blocks) {
+                // SAFETY: the features are there, the panel has as many steps as there are offsets, and all lie inside.
+                unsafe { multiply_at_avx2(rows.as_ptr(), source.as_ptr(), &steps, block) };
+            }
+            check("avx2", depth, blocks.as_flattened().as_flattened(), wanted);
         }
     }
 }
@@ -99,6 +98,24 @@ fn outer_products_agree_with_naive_ones() {
 }
 
 #[test]
+fn products_with_runs_agree_with_naive_ones() {
+    for depth in DEPTHS {
+        let (source, columns) = (numbers(400, 8), numbers(depth * LANES, 9));
+        let steps: Vec<u32> = (0..depth as u32).map(|step| step * 37 % 300).collect();
+        let sources = [&source[..], &source[11..], &source[60..]];
+        let wanted = |index: usize| {
+            let (run, pixel, column) = (index / LANES / RUN, index / LANES % RUN, index % LANES);
+            let at = |step: usize| steps[step] as usize + pixel;
+            (0..depth).map(|step| product(sources[run][at(step)], columns[step * LANES + column])).sum()
+        };
+        let best = multiply_runs(&columns, sources, Offsets::new(&steps));
+        check("the best", depth, best.as_flattened().as_flattened(), wanted);
+        let plain = runs::plain(&columns, sources, &steps);
+        check("plain", depth, plain.as_flattened().as_flattened(), wanted);
+    }
+}
+
+#[test]
 fn dot_products_agree_with_naive_ones() {
     for depth in DEPTHS {
         let data = numbers(600, 7);
@@ -114,8 +131,10 @@ fn dot_products_agree_with_naive_ones() {
         check("the best", depth, dots(3, depth, a, b).as_flattened(), wanted);
         #[cfg(target_arch = "x86_64")]
         if has_avx2() {
+            let mut sums: DotSums = [[[0.0; LANES]; DOT_COLUMNS]; DOT_ROWS];
             // SAFETY: the features are there, and all rows have all segments.
-            check("avx2", depth, unsafe { dots_avx2(3, depth, a, b) }.as_flattened(), wanted);
+            unsafe { add_dots_avx2(3, depth, a, b, &mut sums) };
+            check("avx2", depth, total(&sums).as_flattened(), wanted);
         }
     }
 }
