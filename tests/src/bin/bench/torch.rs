@@ -42,8 +42,9 @@ pub trait Trainer {
 
 /// Samples per second of both, by turns: the medians.
 pub fn compare(ours: &mut dyn Trainer, theirs: &mut dyn Trainer) -> Result<(f64, f64)> {
-    ours.choose_threads()?;
+    // Theirs first: until it answers it is still starting, on a core that ours would miss.
     theirs.choose_threads()?;
+    ours.choose_threads()?;
     let (mut our_rounds, mut their_rounds) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         our_rounds.push(ours.measure(ROUND_SECONDS)?);

@@ -14,7 +14,7 @@ const RUN: usize = LANES / 2;
 const RUNS: usize = 4;
 
 /// Multiply-adds that are worth a tile of their own.
-const SMALL_TILE: usize = 1 << 18;
+const SMALL_TILE: usize = 1 << 19;
 
 /// The most floats that a tile works in.
 const WORKED_IN: usize = 1 << 18;

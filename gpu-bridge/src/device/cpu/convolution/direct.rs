@@ -17,7 +17,7 @@ const LARGE: usize = 4096;
 const DEEP: usize = 512;
 
 /// Multiply-adds that are worth a tile of their own.
-const SMALL_TILE: usize = 1 << 18;
+const SMALL_TILE: usize = 1 << 19;
 
 pub(super) fn suits(geometry: &Geometry) -> bool {
     has_avx512()

@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::run::{Parts, Run};
 
 /// Multiply-adds that are worth a tile of their own.
-const SMALL_TILE: usize = 1 << 18;
+const SMALL_TILE: usize = 1 << 19;
 
 /// A weight up to this size has its gradient computed in parts, one for some images each, which are added in order.
 const SMALL_WEIGHT: usize = 32 * 1024;

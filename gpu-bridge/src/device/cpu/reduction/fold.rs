@@ -23,6 +23,20 @@ pub(super) trait Fold: Copy + Sync {
     /// Of elements that lie side by side, at least one.
     fn row(self, x: &[f32]) -> State;
 
+    /// Of runs of elements, one after the other.
+    #[inline(always)]
+    fn runs<'a>(self, runs: impl Iterator<Item = &'a [f32]>) -> State {
+        let mut all: Option<(State, usize)> = None;
+        for run in runs {
+            let state = self.row(run);
+            all = Some(match all {
+                None => (state, run.len()),
+                Some(all) => (self.merge(all, (state, run.len())), all.1 + run.len()),
+            });
+        }
+        all.map_or(Self::EMPTY, |(state, _)| state)
+    }
+
     /// Of each column of some rows, at least one: `x` holds all rows, `stride` apart, as wide as the states.
     fn columns(self, x: &[f32], stride: usize, first: &mut [f32], second: &mut [f32]);
 
@@ -72,6 +86,41 @@ fn total(x: &[f32], term: impl Fn(f32) -> f32) -> f64 {
     total
 }
 
+/// The sum of `term` over runs of elements: short ones share their lanes.
+#[inline(always)]
+fn total_of_runs<'a>(runs: impl Iterator<Item = &'a [f32]>, term: impl Fn(f32) -> f32) -> f64 {
+    let (mut all, mut sums, mut count) = (0.0, [0.0_f32; LANES], 0);
+    for run in runs {
+        if run.len() >= BLOCK {
+            all += total(run, &term);
+            continue;
+        }
+        if count + run.len() > BLOCK {
+            all += sum_of_lanes(std::mem::replace(&mut sums, [0.0; LANES]));
+            count = 0;
+        }
+        count += run.len();
+        let (chunks, rest) = run.as_chunks::<LANES>();
+        for chunk in chunks {
+            sums.iter_mut().zip(chunk).for_each(|(sum, &x)| *sum += term(x));
+        }
+        sums.iter_mut().zip(rest).for_each(|(sum, &x)| *sum += term(x));
+    }
+    all + sum_of_lanes(sums)
+}
+
+#[inline(always)]
+fn sum_of_lanes(mut sums: [f32; LANES]) -> f64 {
+    let mut width = LANES / 2;
+    while width > 0 {
+        for lane in 0..width {
+            sums[lane] += sums[lane + width];
+        }
+        width /= 2;
+    }
+    f64::from(sums[0])
+}
+
 /// The sum of `term` over each column of rows that lie `stride` apart.
 #[inline(always)]
 fn column_totals(x: &[f32], stride: usize, totals: &mut [f32], term: impl Fn(f32) -> f32) {
@@ -95,6 +144,11 @@ impl Fold for Sum {
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
         [total(x, |x| x), 0.0]
+    }
+
+    #[inline(always)]
+    fn runs<'a>(self, runs: impl Iterator<Item = &'a [f32]>) -> State {
+        [total_of_runs(runs, |x| x), 0.0]
     }
 
     #[inline(always)]
@@ -122,6 +176,11 @@ impl Fold for SumSquares {
     #[inline(always)]
     fn row(self, x: &[f32]) -> State {
         [total(x, |x| x * x), 0.0]
+    }
+
+    #[inline(always)]
+    fn runs<'a>(self, runs: impl Iterator<Item = &'a [f32]>) -> State {
+        [total_of_runs(runs, |x| x * x), 0.0]
     }
 
     #[inline(always)]

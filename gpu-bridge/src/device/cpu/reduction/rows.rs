@@ -51,18 +51,14 @@ pub(super) fn fold<F: Fold>(fold: F, x: &[f32], sizes: &Sizes, y: &mut [F::Resul
 #[inline(always)]
 fn fold_part<F: Fold>(fold: F, x: &[f32], sizes: &Sizes, result: usize, part: Range<usize>) -> State {
     let (outer, inner) = (result / sizes.kept_inner, result % sizes.kept_inner);
-    let mut all: Option<(State, usize)> = None;
-    let mut at = part.start;
-    while at < part.end {
-        let (row, column) = (at / sizes.folded_inner, at % sizes.folded_inner);
-        let more = (sizes.folded_inner - column).min(part.end - at);
-        let start = ((outer * sizes.folded_outer + row) * sizes.kept_inner + inner) * sizes.folded_inner + column;
-        let state = fold.row(&x[start..start + more]);
-        all = Some(match all {
-            None => (state, more),
-            Some(all) => (fold.merge(all, (state, more)), all.1 + more),
-        });
-        at += more;
-    }
-    all.map_or(F::EMPTY, |(state, _)| state)
+    let length = sizes.folded_inner;
+    let (first, last) = (part.start / length, part.end.div_ceil(length));
+    fold.runs((first..last).map(
+        #[inline(always)]
+        |row| {
+            let start = ((outer * sizes.folded_outer + row) * sizes.kept_inner + inner) * length;
+            let skipped = part.start.saturating_sub(row * length);
+            &x[start + skipped..start + length.min(part.end - row * length)]
+        },
+    ))
 }

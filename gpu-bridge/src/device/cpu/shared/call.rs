@@ -22,10 +22,12 @@ pub(super) struct Call<'a> {
     until: AtomicU64,
     /// Nanoseconds that were used and are not charged yet.
     used: AtomicU64,
-    /// The caller's processor time up to which it was counted; zero while only the wall's is known. Short calls do not
-    /// ask for more, which would take longer than they do, unless others wait: then who is taken off a core in the
-    /// middle of a call must not be charged for it.
+    /// The caller's processor time up to which it was counted; zero while only the wall's is known. Short calls, and
+    /// what a caller does between tiles, do not ask for more, which would take longer than they do, unless others wait:
+    /// then who is taken off a core in the middle of a call must not be charged for it.
     caller: AtomicU64,
+    /// The wall's time up to which the caller was counted, in nanoseconds from `started`.
+    wall: AtomicU64,
     /// Threads that work on it and are not paused, the caller among them.
     active: AtomicUsize,
     /// Those below are written under the lock.
@@ -54,6 +56,7 @@ impl<'a> Call<'a> {
             until: AtomicU64::new(nanoseconds(until.saturating_duration_since(started))),
             used: AtomicU64::new(0),
             caller: AtomicU64::new(caller),
+            wall: AtomicU64::new(0),
             active: AtomicUsize::new(1),
             paused: AtomicBool::new(false),
             closing: AtomicBool::new(false),
@@ -69,6 +72,13 @@ impl<'a> Call<'a> {
         let time = thread_time();
         self.used.fetch_add(nanoseconds(time.saturating_sub(stint.time)), Ordering::Relaxed);
         *stint = Stint { time, since: Instant::now() };
+    }
+
+    /// Counts the caller's time up to now by the wall.
+    fn count_wall(&self, now: Instant) {
+        let now = nanoseconds(now.saturating_duration_since(self.started));
+        let before = self.wall.swap(now, Ordering::Relaxed);
+        self.used.fetch_add(now.saturating_sub(before), Ordering::Relaxed);
     }
 
     /// What was used since it was asked last.
@@ -167,7 +177,7 @@ impl Turn for Call<'_> {
             self.closing.store(false, Ordering::Relaxed);
             let mut stint = now();
             match self.caller.load(Ordering::Relaxed) {
-                0 => _ = self.used.fetch_add(nanoseconds(stint.since - self.started), Ordering::Relaxed),
+                0 => self.count_wall(stint.since),
                 time => stint.time = Duration::from_nanos(time),
             }
             return stint;
@@ -218,7 +228,9 @@ impl Turn for Call<'_> {
     }
 
     fn gathered(&self) {
-        self.caller.store(nanoseconds(thread_time()).max(1), Ordering::Relaxed);
+        let caller = if self.handle.turns.is_contended() { nanoseconds(thread_time()).max(1) } else { 0 };
+        self.caller.store(caller, Ordering::Relaxed);
+        self.wall.store(nanoseconds(self.started.elapsed()), Ordering::Relaxed);
     }
 }
 
@@ -226,7 +238,7 @@ impl Drop for Call<'_> {
     fn drop(&mut self) {
         let now = Instant::now();
         match self.caller.load(Ordering::Relaxed) {
-            0 => _ = self.used.fetch_add(nanoseconds(now - self.started), Ordering::Relaxed),
+            0 => self.count_wall(now),
             time => self.count(&mut Stint { time: Duration::from_nanos(time), since: now }),
         }
         let used = self.take_used();
