@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
-use smallvec::SmallVec;
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
@@ -248,15 +247,18 @@ impl Run<'_> {
     }
 }
 
+/// The most shares that the tiles of a call are parted into. Where there are more threads, some start with the same one.
+const SHARES: usize = 8;
+
 /// The tiles of a call, shared out between its threads.
 ///
 /// Each thread starts with a share of its own, the same part of every call: what it wrote in one, it mostly reads in the
 /// next, and it is still in its core's cache. Who has finished takes from the others.
 struct Shares {
     tiles: usize,
-    threads: usize,
+    count: usize,
     /// How many tiles of each share are taken.
-    taken: SmallVec<[Taken; 8]>,
+    taken: [Taken; SHARES],
 }
 
 /// On a cache line of its own.
@@ -266,19 +268,19 @@ struct Taken(AtomicUsize);
 
 impl Shares {
     fn new(tiles: usize, threads: usize) -> Self {
-        Self { tiles, threads, taken: (0..threads).map(|_| Taken::default()).collect() }
+        Self { tiles, count: threads.clamp(1, SHARES), taken: Default::default() }
     }
 
     fn share(&self, index: usize) -> Range<usize> {
-        // Shares differ by one at most, and their bounds do not overflow.
-        let (each, more) = (self.tiles / self.threads, self.tiles % self.threads);
+        // Shares differ by one at most.
+        let (each, more) = (self.tiles / self.count, self.tiles % self.count);
         let start = index * each + index.min(more);
         start..start + each + usize::from(index < more)
     }
 
     /// The next tile for a thread.
     fn next(&self, worker: usize) -> Option<usize> {
-        (0..self.threads).map(|other| (worker + other) % self.threads).find_map(|index| {
+        (0..self.count).map(|other| (worker + other) % self.count).find_map(|index| {
             let share = self.share(index);
             let taken = &self.taken[index].0;
             // Most shares that others look at are empty, and looking does not take the line from its owner.
@@ -382,7 +384,7 @@ mod tests {
 
     #[test]
     fn every_tile_is_run_once_however_many_threads_share_them() {
-        for threads in 1..=5 {
+        for threads in [1, 2, 3, 4, 5, 12] {
             for tiles in [0, 1, 2, 3, 7, 64, 101] {
                 let (seen, result) = run(threads, tiles, &[]);
                 assert!(result.is_ok());
@@ -393,10 +395,10 @@ mod tests {
 
     #[test]
     fn shares_cover_all_tiles() {
-        for threads in 1..9 {
+        for threads in 1..20 {
             for tiles in 0..40 {
                 let shares = Shares::new(tiles, threads);
-                let all: Vec<usize> = (0..threads).flat_map(|index| shares.share(index)).collect();
+                let all: Vec<usize> = (0..shares.count).flat_map(|index| shares.share(index)).collect();
                 assert_eq!(all, (0..tiles).collect::<Vec<_>>());
             }
         }

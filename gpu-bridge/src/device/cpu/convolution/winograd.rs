@@ -188,7 +188,7 @@ impl Kernel for Forward<'_> {
                     let start = before * PANELS + panel;
                     let place = Place { start, square_stride: PANELS, point_stride: product_stride };
                     // SAFETY: these channels of these strips are this tile's alone.
-                    unsafe { strips.write_outputs(strip, &channels, bias, lines, y, products, place) };
+                    unsafe { strips.write_outputs(strip, &channels, bias, lines, (products, place), y) };
                 }
                 before += strip.squares;
             }

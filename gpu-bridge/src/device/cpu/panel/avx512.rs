@@ -67,10 +67,11 @@ pub(super) unsafe fn multiply_at(
         // SAFETY: by the contract.
         unsafe {
             let values = sources.map(|source| _mm512_loadu_ps(source.add(offset as usize)));
-            for row in 0..ROWS {
+            let [first, second] = &mut sums;
+            for (row, (first, second)) in first.iter_mut().zip(second).enumerate() {
                 let factor = _mm512_set1_ps(*rows.add(row));
-                sums[0][row] = _mm512_fmadd_ps(factor, values[0], sums[0][row]);
-                sums[1][row] = _mm512_fmadd_ps(factor, values[1], sums[1][row]);
+                *first = _mm512_fmadd_ps(factor, values[0], *first);
+                *second = _mm512_fmadd_ps(factor, values[1], *second);
             }
         }
         rows = rows.wrapping_add(ROWS);

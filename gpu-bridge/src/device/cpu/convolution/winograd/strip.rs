@@ -155,19 +155,16 @@ impl<'a> Strips<'a> {
         channels: &Channels,
         bias: V,
         lines: &mut [Floats],
+        (points, place): (&[Floats], Place),
         y: &Parts<'_, f32>,
-        from: &[Floats],
-        place: Place,
     ) {
         let width = strip.squares * SIDE;
         for square in 0..strip.squares {
-            let mut points = [[bias; LINE]; LINE];
-            for (row, points) in points.iter_mut().enumerate() {
-                for (column, point) in points.iter_mut().enumerate() {
-                    *point = V::load(&from[place.at(square, row * LINE + column)]);
-                }
+            let mut square_points = [[bias; LINE]; LINE];
+            for (index, point) in square_points.as_flattened_mut().iter_mut().enumerate() {
+                *point = V::load(&points[place.at(square, index)]);
             }
-            let outputs = both_ways::<Outputs, V, LINE, SIDE>(points);
+            let outputs = both_ways::<Outputs, V, LINE, SIDE>(square_points);
             for (row, outputs) in outputs.iter().enumerate() {
                 for (column, output) in outputs.iter().enumerate() {
                     output.add(bias).store(&mut lines[row * width + square * SIDE + column]);

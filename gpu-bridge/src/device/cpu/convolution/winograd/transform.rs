@@ -76,14 +76,19 @@ impl Line<4, LINE> for Gradients {
     }
 }
 
+/// Sums and differences of what is at 1 and -1, and at 2 and -2.
+#[inline(always)]
+fn both_sides<V: Sixteen>(m: [V; LINE]) -> [V; 4] {
+    [m[1].add(m[2]), m[1].sub(m[2]), m[3].add(m[4]), m[3].sub(m[4])]
+}
+
 /// Six points to four outputs.
 pub(super) struct Outputs;
 
 impl Line<LINE, 4> for Outputs {
     #[inline(always)]
     fn apply<V: Sixteen>(m: [V; LINE]) -> [V; 4] {
-        let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
-        let (wide, steep) = (m[3].add(m[4]), m[3].sub(m[4]));
+        let [sum, difference, wide, steep] = both_sides(m);
         [
             m[0].add(sum).add(wide),
             difference.add_scaled(2.0, steep),
@@ -99,8 +104,7 @@ pub(super) struct Taps;
 impl Line<LINE, 3> for Taps {
     #[inline(always)]
     fn apply<V: Sixteen>(m: [V; LINE]) -> [V; 3] {
-        let (sum, difference) = (m[1].add(m[2]), m[1].sub(m[2]));
-        let (wide, steep) = (m[3].add(m[4]), m[3].sub(m[4]));
+        let [sum, difference, wide, steep] = both_sides(m);
         [m[0].add(sum).add(wide), difference.add_scaled(2.0, steep), m[5].add(sum).add_scaled(4.0, wide)]
     }
 }
