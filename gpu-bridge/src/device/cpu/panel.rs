@@ -12,7 +12,7 @@ mod runs;
 mod tests;
 
 pub(super) use outer::add_outer;
-pub(super) use runs::{RUN, RUNS, multiply_runs};
+pub(super) use runs::{ADDED, RUN, RUNS, add_runs, multiply_runs};
 
 #[cfg(target_arch = "x86_64")]
 use super::simd::has_avx512;

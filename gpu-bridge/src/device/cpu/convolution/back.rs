@@ -2,16 +2,9 @@
 //! sends back through some taps is added to the image while it is still in registers or next to them.
 
 use super::Geometry;
-use crate::device::cpu::panel::{self, Block, LANES, Offsets, ROWS};
-use crate::device::cpu::simd::vectorized;
+use crate::device::cpu::panel::{self, ADDED, LANES, Offsets, ROWS, RUN};
 use crate::error::Result;
 use crate::run::{Parts, Run};
-
-/// Outputs of a run.
-const RUN: usize = LANES / 2;
-
-/// Runs that are sent at a time.
-const RUNS: usize = 4;
 
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 19;
@@ -26,7 +19,7 @@ pub(super) fn suits(geometry: &Geometry) -> bool {
     geometry.stride == [1, 1]
         && lanes <= 2 * geometry.to[1]
         && geometry.output_plane() >= LANES
-        && border.floats(geometry).saturating_add(geometry.outputs.saturating_mul(RUNS * RUN)) <= WORKED_IN
+        && border.floats(geometry).saturating_add(geometry.outputs.saturating_mul(ADDED * RUN)) <= WORKED_IN
 }
 
 /// An image with room for what is sent past its edges.
@@ -83,13 +76,13 @@ pub(super) fn gradient_input(
     let border = Border::new(geometry);
     let (table, steps) = bytemuck::cast_slice_mut::<_, u32>(tables).split_at_mut(depth);
     table.iter_mut().enumerate().for_each(|(row, into)| *into = border.offset(geometry, row) as u32);
-    steps.iter_mut().enumerate().for_each(|(output, into)| *into = (output * RUNS * RUN) as u32);
+    steps.iter_mut().enumerate().for_each(|(output, into)| *into = (output * ADDED * RUN) as u32);
     let (packed, table, steps) = (&*packed, &*table, Offsets::new(steps));
 
     let images_per_tile = (SMALL_TILE / (to * depth * outputs).max(1)).clamp(1, images);
     let sums_floats = border.floats(geometry);
     let dx = Parts::new(dx);
-    run.each_with(images.div_ceil(images_per_tile) * groups, sums_floats + outputs * RUNS * RUN, |tile, scratch| {
+    run.each_with(images.div_ceil(images_per_tile) * groups, sums_floats + outputs * ADDED * RUN, |tile, scratch| {
         let (first, group) = (tile / groups * images_per_tile, tile % groups);
         let (sums, columns) = scratch.split_at_mut(sums_floats);
         let weights = &packed[group * row_panels * panel_floats..][..row_panels * panel_floats];
@@ -145,13 +138,13 @@ fn send(geometry: &Geometry, border: Border, dy: &[f32], packed: &Packed<'_>, co
     let runs_per_row = width.div_ceil(RUN);
     let runs = height * runs_per_row;
     let start = |run: usize| (run / runs_per_row, run % runs_per_row * RUN);
-    for run in (0..runs).step_by(RUNS) {
+    for run in (0..runs).step_by(ADDED) {
         // Where the runs start; those past the last are zeros.
-        let places: [_; RUNS] = std::array::from_fn(|offset| start((run + offset).min(runs - 1)));
+        let places: [_; ADDED] = std::array::from_fn(|offset| start((run + offset).min(runs - 1)));
         for (offset, (row, column)) in places.into_iter().enumerate() {
             let count = if run + offset < runs { RUN.min(width - column) } else { 0 };
             let dy = dy.chunks_exact(height * width);
-            for (into, dy) in columns.as_chunks_mut::<RUN>().0.iter_mut().skip(offset).step_by(RUNS).zip(dy) {
+            for (into, dy) in columns.as_chunks_mut::<RUN>().0.iter_mut().skip(offset).step_by(ADDED).zip(dy) {
                 let dy = &dy[row * width + column..][..count];
                 match dy.first_chunk::<RUN>() {
                     Some(dy) => *into = *dy,
@@ -164,29 +157,7 @@ fn send(geometry: &Geometry, border: Border, dy: &[f32], packed: &Packed<'_>, co
         }
         let starts = places.map(|(row, column)| row * border.width + column);
         for (weights, offsets) in packed.weights.chunks_exact(geometry.outputs * ROWS).zip(packed.table.chunks(ROWS)) {
-            let mut blocks: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
-            panel::multiply_at(weights, [columns, &columns[LANES..]], packed.steps, &mut blocks);
-            vectorized(
-                #[inline(always)]
-                || match offsets.first_chunk::<ROWS>() {
-                    Some(offsets) => add_blocks(&blocks, offsets, starts, sums),
-                    None => add_blocks(&blocks, offsets, starts, sums),
-                },
-            );
-        }
-    }
-}
-
-/// Adds the rows of two blocks that there are offsets for.
-#[inline(always)]
-fn add_blocks(blocks: &[Block; 2], offsets: &[u32], starts: [usize; RUNS], sums: &mut [f32]) {
-    for (block, starts) in blocks.iter().zip(starts.as_chunks::<{ RUNS / 2 }>().0) {
-        for (values, offset) in block.iter().zip(offsets) {
-            for (values, start) in values.as_chunks::<RUN>().0.iter().zip(starts) {
-                if let Some(sums) = sums[start + *offset as usize..].first_chunk_mut::<RUN>() {
-                    *sums = std::array::from_fn(|lane| sums[lane] + values[lane]);
-                }
-            }
+            panel::add_runs(weights, columns, packed.steps, offsets, starts, sums);
         }
     }
 }

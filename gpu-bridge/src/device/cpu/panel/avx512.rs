@@ -4,11 +4,12 @@
 
 use std::arch::x86_64::{
     __m512, __mmask16, _mm_add_ps, _mm_storeu_ps, _mm256_add_ps, _mm256_castps256_ps128, _mm256_extractf128_ps,
-    _mm256_hadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm512_add_ps, _mm512_fmadd_ps, _mm512_loadu_ps,
-    _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps, _mm512_storeu_ps,
+    _mm256_hadd_ps, _mm256_loadu_ps, _mm256_setzero_ps, _mm256_storeu_ps, _mm512_add_ps, _mm512_castps512_ps256,
+    _mm512_extractf32x8_ps, _mm512_fmadd_ps, _mm512_loadu_ps, _mm512_maskz_loadu_ps, _mm512_set1_ps, _mm512_setzero_ps,
+    _mm512_storeu_ps,
 };
 
-use super::runs::{RUN, RUNS};
+use super::runs::{ADDED, RUN, RUNS};
 use super::{Block, DOT_COLUMNS, DOT_ROWS, DotSums, LANES, ROWS, Segments};
 
 type Sums = [__m512; ROWS];
@@ -80,6 +81,49 @@ pub(super) unsafe fn multiply_at(
         for (sum, into) in sums.iter().zip(block) {
             // SAFETY: a row is one vector long.
             unsafe { _mm512_storeu_ps(into.as_mut_ptr(), *sum) };
+        }
+    }
+}
+
+/// # Safety
+/// The panel has as many steps as there are offsets, and at each there are twice [`LANES`] elements in the source; there is a
+/// place for each row, and from each start and place on there are [`RUN`] sums that nobody else uses.
+#[target_feature(enable = "avx512f,avx512dq")]
+pub(super) unsafe fn add_runs(
+    mut rows: *const f32,
+    source: *const f32,
+    offsets: &[u32],
+    places: &[u32],
+    starts: [usize; ADDED],
+    into: *mut f32,
+) {
+    let mut sums = [[_mm512_setzero_ps(); 2]; ROWS];
+    for &offset in offsets {
+        // SAFETY: by the contract.
+        unsafe {
+            let source = source.add(offset as usize);
+            let (low, high) = (_mm512_loadu_ps(source), _mm512_loadu_ps(source.add(LANES)));
+            for (row, [first, second]) in sums.iter_mut().enumerate() {
+                let factor = _mm512_set1_ps(*rows.add(row));
+                *first = _mm512_fmadd_ps(factor, low, *first);
+                *second = _mm512_fmadd_ps(factor, high, *second);
+            }
+        }
+        rows = rows.wrapping_add(ROWS);
+    }
+    for ([first, second], place) in sums.iter().zip(places) {
+        let runs = [
+            _mm512_castps512_ps256(*first),
+            _mm512_extractf32x8_ps::<1>(*first),
+            _mm512_castps512_ps256(*second),
+            _mm512_extractf32x8_ps::<1>(*second),
+        ];
+        for (run, start) in runs.iter().zip(starts) {
+            // SAFETY: by the contract.
+            unsafe {
+                let into = into.add(start + *place as usize);
+                _mm256_storeu_ps(into, _mm256_add_ps(_mm256_loadu_ps(into), *run));
+            }
         }
     }
 }

@@ -116,6 +116,29 @@ fn products_with_runs_agree_with_naive_ones() {
 }
 
 #[test]
+fn products_that_are_added_to_runs_agree_with_naive_ones() {
+    let starts = [0, 20, 41, 90];
+    for (depth, places) in DEPTHS.into_iter().flat_map(|depth| [(depth, 6), (depth, 4)]) {
+        let (rows, source) = (numbers(depth * ROWS, 3), numbers(400, 4));
+        let steps: Vec<u32> = (0..depth as u32).map(|step| step * 37 % 300).collect();
+        let places: Vec<u32> = (0..places).map(|row| row * 130).collect();
+        let mut wanted = vec![0.25_f64; 900];
+        for (row, place) in places.iter().enumerate() {
+            for (run, start) in starts.into_iter().enumerate() {
+                for lane in 0..RUN {
+                    let at = |step: usize| source[steps[step] as usize + run * RUN + lane];
+                    let sum: f64 = (0..depth).map(|step| product(rows[step * ROWS + row], at(step))).sum();
+                    wanted[start + *place as usize + lane] += sum;
+                }
+            }
+        }
+        let mut sums = vec![0.25; 900];
+        add_runs(&rows, &source, Offsets::new(&steps), &places, starts, &mut sums);
+        check("the best", depth, &sums, |index| wanted[index]);
+    }
+}
+
+#[test]
 fn dot_products_agree_with_naive_ones() {
     for depth in DEPTHS {
         let data = numbers(600, 7);
