@@ -1,4 +1,4 @@
-//! K-means: `clusters` centroids, each the mean of the rows that are nearest to it, of dense rows or sparse ones.
+//! K-means: `clusters` centroids, each the mean of the rows that are nearest to it, of dense rows, images or sparse ones.
 //!
 //! Expectation maximization: a step only counts, per cluster, how many rows are nearest and what they sum up to; once all
 //! workers' counts are summed, `update` moves the centroids. The loss is the mean square distance to the nearest
@@ -40,7 +40,7 @@ struct Nearest {
     distance: Tensor,
 }
 
-/// K-means clusters of dense or sparse rows.
+/// K-means clusters of rows, dense or sparse, or of images.
 #[weft_sdk::trainer]
 impl Trainer for KMeans {
     type Parameters = Parameters;
@@ -57,15 +57,15 @@ impl Trainer for KMeans {
 
     /// The number of each row's cluster.
     fn forward(&self, x: &Tensor, _: Mode) -> Result<Tensor> {
-        Ok(self.nearest(&Features::Dense(x.clone()))?.index)
+        Ok(self.nearest(&as_rows(Features::Dense(x.clone()))?)?.index)
     }
 
     fn output(&self, _: Mode) -> Result<Tensor> {
-        Ok(self.nearest(&data::any_features()?)?.index)
+        Ok(self.nearest(&rows()?)?.index)
     }
 
     fn step(&self) -> Result<Report> {
-        let rows = data::any_features()?;
+        let rows = rows()?;
         let Nearest { index, distance } = self.nearest(&rows)?;
         let (sums, counts) = match &rows {
             Features::Dense(rows) => {
@@ -89,15 +89,27 @@ impl Trainer for KMeans {
     }
 
     fn evaluate(&self) -> Result<Vec<Metric>> {
-        Ok(vec![Metric::loss(self.nearest(&data::any_features()?)?.distance.mean()?)])
+        Ok(vec![Metric::loss(self.nearest(&rows()?)?.distance.mean()?)])
     }
+}
+
+/// The samples of this call, one row each.
+fn rows() -> Result<Features> {
+    as_rows(data::any_features()?)
+}
+
+/// An image's row is all of its numbers.
+fn as_rows(samples: Features) -> Result<Features> {
+    Ok(match samples {
+        Features::Dense(samples) if samples.rank() != 2 => Features::Dense(samples.flatten()?),
+        rows => rows,
+    })
 }
 
 impl KMeans {
     fn nearest(&self, rows: &Features) -> Result<Nearest> {
         match rows {
             Features::Dense(rows) => {
-                let rows = if rows.rank() == 2 { rows.clone() } else { rows.flatten()? };
                 let (index, distance) = rows.nearest(&self.centroids)?;
                 Ok(Nearest { index, distance })
             }
@@ -131,6 +143,11 @@ mod tests {
         Batch::unlabelled(Tensor::new(ROWS.as_flattened(), &[5, 2]).unwrap())
     }
 
+    /// The same numbers as images of one channel, one pixel high.
+    fn images() -> Batch {
+        Batch::unlabelled(Tensor::new(ROWS.as_flattened(), &[5, 1, 1, 2]).unwrap())
+    }
+
     fn sparse() -> Batch {
         let features = Csr {
             offsets: Tensor::new(&[0_u32, 1, 2, 3, 4, 5], &[6]).unwrap(),
@@ -142,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn centroids_move_to_the_means_of_dense_and_of_sparse_rows() {
-        for batch in [dense(), sparse()] {
+    fn centroids_move_to_the_means_of_dense_rows_of_images_and_of_sparse_rows() {
+        for batch in [dense(), images(), sparse()] {
             let settings = [("features", Value::Integer(2)), ("clusters", Value::Integer(3))];
             let mut session = Session::<KMeans>::new(&settings).unwrap();
             let far = [0.0, 0.0, 9.0, 0.0, 0.0, -99.0];
