@@ -28,3 +28,39 @@ if [ -n "$problems" ]; then
 fi
 printf 'dependencies: %s crates, all from the registry, all under licences we accept\n' \
     "$(jq '[.packages[] | select(.source)] | length' <<<"$metadata")"
+
+# Known vulnerabilities, by whichever tool is here. Both bring a database of advisories up to date first, from the network;
+# where it cannot be reached, an older copy of theirs is used, and without any there is nothing to compare with.
+readonly fetch_seconds=120
+advisories() {
+    if cargo audit --version >/dev/null 2>&1; then
+        timeout "$fetch_seconds" cargo audit --quiet "$@"
+    elif cargo deny --version >/dev/null 2>&1; then
+        timeout "$fetch_seconds" cargo deny ${1:+--offline} check --hide-inclusion-graph advisories
+    else
+        return 127
+    fi
+}
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+ended=0
+advisories >"$log" 2>&1 || ended=$?
+# Unreachable is not vulnerable: both tools end with the same status, and differ in what they say.
+if [ "$ended" != 0 ] && [ "$ended" != 127 ] && ! grep -qE 'RUSTSEC-[0-9]{4}-[0-9]{4}' "$log"; then
+    ended=0
+    advisories --no-fetch >"$log" 2>&1 || ended=$?
+    if [ "$ended" != 0 ] && ! grep -qE 'RUSTSEC-[0-9]{4}-[0-9]{4}' "$log"; then
+        ended=126
+    fi
+fi
+case $ended in
+0) echo "advisories: none of the crates has a known vulnerability" ;;
+126) echo "advisories: SKIPPED, there is no database to compare with: $(tail -n 1 "$log")" ;;
+127) echo "advisories: SKIPPED, neither cargo-audit nor cargo-deny is here; \`cargo install cargo-audit --locked\` brings one" ;;
+*)
+    cat "$log" >&2
+    echo "advisories: the crates above have known vulnerabilities" >&2
+    exit 1
+    ;;
+esac

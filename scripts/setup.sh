@@ -196,6 +196,8 @@ test_tools() {
     install_packages curl curl ca-certificates
     install_packages jq jq
     install_packages wrk wrk
+    # Tests try from real pages what a page may do to a node.
+    install_packages chromium chromium
     redis_server
     software_gpu
     python_libraries

@@ -57,6 +57,7 @@ mod wire;
 
 pub use encoded::Encoded;
 pub use name::ParseCodecError;
+pub use wire::seal;
 
 /// Elements per scale of `qsgd`, unless something else is asked for.
 pub const BUCKET: usize = 512;

@@ -16,7 +16,7 @@ use crate::op::{Assign, Copy, Fill, Meta, Op, Spec};
 use crate::pool::Lease;
 use crate::run::{Cancel, Run};
 use crate::shape::{Layout, Shape};
-use crate::tape::Node;
+use crate::tape::{Node, Tape};
 use crate::tensor::{Storage, Tensor};
 
 /// The results of an operation.
@@ -25,7 +25,7 @@ pub type Tensors = SmallVec<[Tensor; 1]>;
 /// What a context may use. By default, any amount of memory and a tape of about a million operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of device memory, those that kernels work in and those kept for reuse among them.
+    /// Bytes of tensors, of what kernels work in, of what is kept for reuse, and of what the tape takes.
     pub device_memory: usize,
     /// Operations that are on the tape at one time.
     pub tape_nodes: usize,
@@ -47,40 +47,37 @@ pub(crate) struct Inner {
     crew: Arc<Crew>,
     threads: AtomicUsize,
     cancel: Cancel,
-    limits: Limits,
     /// While not zero, nothing is recorded.
     paused: AtomicUsize,
     next_node: AtomicU64,
-    nodes: Arc<AtomicUsize>,
+    tape: Arc<Tape>,
 }
 
 impl Context {
     /// Work is done by `crew`, on all its threads until [`Self::set_threads`] says otherwise.
     pub fn new(device: Arc<dyn Device>, crew: Arc<Crew>, limits: Limits) -> Self {
         let heap = Heap::new(Arc::clone(&device), limits.device_memory);
-        Self::with(device, heap, crew, Cancel::default(), limits)
+        Self::with(device, heap, crew, Cancel::default(), limits.tape_nodes)
     }
 
     /// A context on the device of a lease, within its bytes, which are shared with other contexts of the same lease. The
     /// lease's flag cancels it, and its bytes go back when the lease, its contexts and their tensors are all gone.
     pub fn leased(lease: &Lease, crew: Arc<Crew>, tape_nodes: usize) -> Self {
-        let limits = Limits { device_memory: lease.bytes(), tape_nodes };
         let device = Arc::clone(lease.held().handle());
-        Self::with(device, Heap::leased(lease), crew, lease.cancel().clone(), limits)
+        Self::with(device, Heap::leased(lease), crew, lease.cancel().clone(), tape_nodes)
     }
 
-    fn with(device: Arc<dyn Device>, heap: Arc<Heap>, crew: Arc<Crew>, cancel: Cancel, limits: Limits) -> Self {
+    fn with(device: Arc<dyn Device>, heap: Arc<Heap>, crew: Arc<Crew>, cancel: Cancel, tape_nodes: usize) -> Self {
         let threads = AtomicUsize::new(crew.threads());
         Self(Arc::new(Inner {
             device,
+            tape: Tape::new(tape_nodes, Arc::clone(&heap)),
             heap,
             crew,
             threads,
             cancel,
-            limits,
             paused: AtomicUsize::new(0),
             next_node: AtomicU64::new(0),
-            nodes: Arc::new(AtomicUsize::new(0)),
         }))
     }
 
@@ -104,7 +101,7 @@ impl Context {
 
     /// How many operations are on the tape.
     pub fn tape_nodes(&self) -> usize {
-        self.0.nodes.load(Ordering::Relaxed)
+        self.0.tape.nodes()
     }
 
     /// Nothing is recorded while the guard lives, by any thread that uses this context.
@@ -184,20 +181,20 @@ impl Context {
             self.check_in_place(spec, inputs)?;
             return self.execute(&op, inputs);
         }
-        if self.tape_nodes() >= self.0.limits.tape_nodes {
-            return Err(Error::TapeFull { limit: self.0.limits.tape_nodes });
+        self.0.tape.check()?;
+        let inferred = self.infer(&op, inputs)?;
+        if !inferred.iter().any(|output| output.dtype.is_float()) {
+            return self.execute_as(&op, inputs, &inferred);
         }
         // Refused before it runs: what its kernels found would else be told to whoever reads next.
-        if !spec.differentiable() && self.infer(&op, inputs)?.iter().any(|output| output.dtype.is_float()) {
+        if !spec.differentiable() {
             let input = inputs.iter().position(|input| input.history().is_some()).unwrap_or(0);
             return Err(Error::NotDifferentiable { op: op.name(), input });
         }
-        let mut outputs = self.execute(&op, inputs)?;
-        if !outputs.iter().any(|output| output.dtype().is_float()) {
-            return Ok(outputs);
-        }
+        let place = self.0.tape.reserve(&op, inputs, inferred.len())?;
+        let mut outputs = self.execute_as(&op, inputs, &inferred)?;
         let id = self.0.next_node.fetch_add(1, Ordering::Relaxed);
-        Node::record(id, op, inputs, &mut outputs, &self.0.nodes);
+        Node::record(id, op, inputs, &mut outputs, place);
         Ok(outputs)
     }
 
@@ -213,6 +210,11 @@ impl Context {
     /// Runs an operation without recording it.
     pub(crate) fn execute(&self, op: &Op, inputs: &[&Tensor]) -> Result<Tensors> {
         let outputs = self.infer(op, inputs)?;
+        self.execute_as(op, inputs, &outputs)
+    }
+
+    /// Runs an operation that gives `outputs`, as was found out before.
+    fn execute_as(&self, op: &Op, inputs: &[&Tensor], outputs: &[Meta]) -> Result<Tensors> {
         let spec = op.spec();
         if spec.writes() > 0 {
             self.execute_in_place(op, inputs)?;
@@ -225,7 +227,7 @@ impl Context {
         }
         // Pushed and not collected: a collected result is moved twice, which takes longer than adding two numbers.
         let mut results = Tensors::new();
-        for meta in &outputs {
+        for meta in outputs {
             results.push(self.allocate(*meta)?);
         }
         match &results[..] {

@@ -5,19 +5,17 @@
 //! middle of a training step and nothing while idle. A helper that wakes up late finds the work closed and does not
 //! delay the caller.
 
-use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, TryLockError};
-use std::thread::JoinHandle;
+use std::sync::TryLockError;
 
 use crate::error::{Error, Result};
+use crate::threads::{
+    Arc, AtomicBool, AtomicU64, AtomicUsize, Builder, JoinHandle, Mutex, Ordering, SPINS, UnsafeCell, park, spin_loop,
+    yield_now,
+};
 
 /// The most threads of one crew.
 pub const MAX_THREADS: usize = 128;
-
-/// How long a helper spins for the next call before it sleeps: about 30 microseconds.
-const SPINS: u32 = 2_000;
 
 type Work<'a> = dyn Fn(usize) + Sync + 'a;
 
@@ -85,7 +83,7 @@ impl Crew {
         let helpers = (0..wanted)
             .map_while(|index| {
                 let shared = Arc::clone(&shared);
-                std::thread::Builder::new().name(format!("crew-{index}")).spawn(move || shared.help(index)).ok()
+                Builder::new().name(format!("crew-{index}")).spawn(move || shared.help(index)).ok()
             })
             .collect();
         Self { shared, helpers, turn: Mutex::new(()) }
@@ -111,7 +109,9 @@ impl Crew {
         let shared = &*self.shared;
         // SAFETY: the last call is closed and all helpers have left it, so nobody reads this. The lifetime is erased, but
         // this function does not return before every helper that has entered has left.
-        unsafe { *shared.work.get() = Some(std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work)) };
+        shared.work.with_mut(|place| unsafe {
+            *place = Some(std::mem::transmute::<*const Work<'_>, *const Work<'static>>(work));
+        });
         shared.left.store(0, Ordering::Relaxed);
         shared.panicked.store(false, Ordering::Relaxed);
         let call = State(shared.state.load(Ordering::Relaxed)).call().wrapping_add(1) & (u64::MAX >> 17);
@@ -127,7 +127,7 @@ impl Crew {
         let mut spins = 0_u32;
         while shared.left.load(Ordering::Acquire) < entered {
             spins += 1;
-            if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
+            if spins < SPINS { spin_loop() } else { yield_now() }
         }
         panicked |= shared.panicked.load(Ordering::Relaxed);
         finish(panicked)
@@ -150,7 +150,7 @@ impl Shared {
             if state.call() == last || !state.may_enter() {
                 spins += 1;
                 if spins < SPINS {
-                    std::hint::spin_loop();
+                    spin_loop();
                 } else {
                     self.sleep(index, last);
                     spins = 0;
@@ -164,7 +164,7 @@ impl Shared {
             last = state.call();
             spins = 0;
             // SAFETY: this helper has entered the call, so the caller waits for it and the work is alive.
-            let work = unsafe { (*self.work.get()).map(|work| &*work) };
+            let work = self.work.with(|work| unsafe { (*work).map(|work| &*work) });
             if let Some(work) = work
                 && catch_unwind(AssertUnwindSafe(|| work(State(entered).entered()))).is_err()
             {
@@ -178,19 +178,17 @@ impl Shared {
         self.asleep[index].store(true, Ordering::SeqCst);
         let state = State(self.state.load(Ordering::SeqCst));
         if (state.call() == last || !state.may_enter()) && !self.stop.load(Ordering::SeqCst) {
-            std::thread::park();
+            park();
         }
         self.asleep[index].store(false, Ordering::SeqCst);
     }
 }
 
 impl Drop for Crew {
+    /// Tells the helpers to end, and does not wait for them: they share nothing with the crew that goes with it, and no
+    /// stop of the process is to depend on when the system runs them next.
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        for helper in self.helpers.drain(..) {
-            helper.thread().unpark();
-            // A helper catches what panics inside it.
-            let _ = helper.join();
-        }
+        self.helpers.drain(..).for_each(|helper| helper.thread().unpark());
     }
 }

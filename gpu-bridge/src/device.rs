@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::run::Run;
 use crate::shape::Layout;
+use crate::share::Owner;
 
 pub mod cpu;
 pub mod gpu;
@@ -39,6 +40,11 @@ pub enum Kind {
 impl Kind {
     pub fn is_gpu(self) -> bool {
         self != Self::Cpu
+    }
+
+    /// Whether its memory is the machine's.
+    pub fn is_host(self) -> bool {
+        matches!(self, Self::Cpu | Self::Integrated | Self::Software)
     }
 }
 
@@ -132,10 +138,11 @@ pub struct Wait {
 pub trait Shared: Send + Sync {
     fn info(&self) -> DeviceInfo;
 
-    /// A handle of its own for one owner: its time is counted, and shared by weight with the others.
+    /// A handle for one of an owner's leases: its time is counted. Time is shared evenly between owners, and by weight
+    /// between the handles of one.
     ///
     /// A handle whose device was lost says so on every further call; opening again gives one of the rebuilt device.
-    fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>>;
+    fn open(&self, owner: &Owner, weight: NonZeroU32) -> Result<Arc<dyn Device>>;
 
     /// The same device opened once more, to count as another one.
     fn again(&self) -> Result<Arc<dyn Shared>> {

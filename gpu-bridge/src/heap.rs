@@ -47,7 +47,10 @@ impl Budget {
         });
         match reserved {
             Ok(used) => {
-                self.peak.fetch_max(used + bytes, Ordering::Relaxed);
+                // Looked at first: in the steady state nothing is written.
+                if self.peak() < used + bytes {
+                    self.peak.fetch_max(used + bytes, Ordering::Relaxed);
+                }
                 Ok(())
             }
             Err(used) => Err(Error::OutOfMemory { wanted: bytes, used, limit: self.limit }),
@@ -128,7 +131,7 @@ impl Heap {
         self.lock().bytes
     }
 
-    /// The most that was ever used, by all heaps of its budget together.
+    /// The most that was ever used, by all heaps of its budget and their tapes together.
     pub fn peak(&self) -> usize {
         self.budget.peak()
     }
@@ -161,19 +164,35 @@ impl Heap {
         let Kept { blocks, bytes } = std::mem::take(&mut *self.lock());
         // First the memory, then its count: what is counted is never less than what there is.
         drop(blocks);
-        self.uncount(bytes);
+        self.give_back(bytes);
     }
 
-    fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {
+    /// Counts bytes of the host's memory that its owner is about to take for something else than tensors.
+    pub(crate) fn count(&self, bytes: usize) -> Result<()> {
+        self.reserve(bytes)
+    }
+
+    /// Gives back what [`Self::count`] counted.
+    pub(crate) fn uncount(&self, bytes: usize) {
+        self.budget.give_back(bytes);
+    }
+
+    /// Finds room in the budget; what is kept for later makes way for what is needed now.
+    fn reserve(&self, bytes: usize) -> Result<()> {
         if self.budget.reserve(bytes).is_err() {
             self.budget.trim();
             self.budget.reserve(bytes)?;
         }
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.device.allocate(bytes).inspect_err(|_| self.uncount(bytes))
+        Ok(())
     }
 
-    fn uncount(&self, bytes: usize) {
+    fn allocate(&self, bytes: usize) -> Result<Box<dyn Memory>> {
+        self.reserve(bytes)?;
+        self.used.fetch_add(bytes, Ordering::Relaxed);
+        self.device.allocate(bytes).inspect_err(|_| self.give_back(bytes))
+    }
+
+    fn give_back(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
         self.budget.give_back(bytes);
     }

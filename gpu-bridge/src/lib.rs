@@ -38,6 +38,7 @@ pub mod device;
 mod dtype;
 mod error;
 pub mod heap;
+pub mod line;
 pub mod models;
 pub mod op;
 pub mod pool;
@@ -47,6 +48,7 @@ mod shape;
 pub mod share;
 pub mod tape;
 mod tensor;
+mod threads;
 
 pub use arena::{Arena, ArenaBuilder, OptimizerState};
 pub use codec::{Codec, Encoded, Feedback};

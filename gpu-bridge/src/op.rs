@@ -34,7 +34,7 @@ pub use elementwise::{
     Binary, BinaryGradient, Cast, Compare, Comparison, Select, Side, Unary, UnaryGradient, UnaryGradientFromOutput,
 };
 pub use layout::{
-    Concat, Copy, Expand, GatherRows, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
+    Concat, Copy, Expand, GatherRows, MAX_CONCAT, OneHot, Pad, Permute, Resampling, Reshape, Resize, ResizeGradient,
     ScatterAddRows, Slice, TopK, TopKGradient,
 };
 pub use loss::{Loss, LossKind, Reduction};
@@ -61,6 +61,9 @@ macro_rules! operations {
         }
 
         impl Op {
+            /// The names of all operations: of each, what [`std::fmt::Debug`] writes first.
+            pub const KINDS: &[&str] = &[$(stringify!($name)),+];
+
             /// The device-neutral part of the operation.
             pub fn spec(&self) -> &dyn Spec {
                 match self {

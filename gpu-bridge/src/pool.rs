@@ -1,11 +1,11 @@
 //! The machine's devices, leased to many tenants.
 //!
 //! A [`Lease`] reserves its bytes on one device when it is granted, and gives them back when it and everything made with
-//! it are gone: the [`Ledger`] is exact at every moment. Time is not reserved but shared, by weight, by the devices
-//! themselves. The pool never waits: what does not fit is an error that says what would.
+//! it are gone: the [`Ledger`] is exact at every moment. Time is not reserved but shared by the devices themselves:
+//! evenly between tenants, and by weight between the leases of one. The pool never waits: what does not fit is an error that says what would.
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::device::{Device, DeviceInfo, Shared, Wait};
@@ -14,6 +14,7 @@ use crate::heap::Budget;
 use crate::run::Cancel;
 
 mod error;
+mod host;
 mod id;
 mod ledger;
 mod machine;
@@ -21,6 +22,7 @@ mod placement;
 mod visible;
 
 pub use error::{PoolError, Room};
+pub use host::{HostMemory, host_memory};
 pub use id::DeviceId;
 pub use ledger::{Account, DeviceLedger, Ledger};
 use ledger::{Books, Entry};
@@ -41,15 +43,40 @@ pub enum Wish {
     Near(DeviceId),
 }
 
+/// What must stay free on a device after a lease was granted, for others who come later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spare {
+    #[default]
+    Nothing,
+    /// One in so many of the device's bytes.
+    OneIn(NonZeroU32),
+    Bytes(usize),
+}
+
+impl Spare {
+    /// In bytes, on a device that has so many.
+    fn of(self, capacity: usize) -> usize {
+        match self {
+            Self::Nothing => 0,
+            Self::OneIn(parts) => capacity / parts.get() as usize,
+            Self::Bytes(bytes) => bytes.min(capacity),
+        }
+    }
+}
+
 /// What a tenant asks for.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub tenant: Arc<str>,
-    /// Its share of a device's time, compared with that of others; at least 1.
+    /// Its share of its tenant's device time, compared with that of the tenant's other leases; at least 1.
     pub weight: u32,
     /// How much device memory it may use; at least 1.
     pub bytes: usize,
+    /// How much of the host's memory it will use beside the device's, for copies of what is there.
+    pub host: usize,
     pub device: Wish,
+    /// What it leaves to others.
+    pub spare: Spare,
     /// Stops all that the lease is used for.
     pub cancel: Cancel,
 }
@@ -57,7 +84,8 @@ pub struct Request {
 impl Request {
     /// A request of weight 1 for any device.
     pub fn new(tenant: impl Into<Arc<str>>, bytes: usize) -> Self {
-        Self { tenant: tenant.into(), weight: 1, bytes, device: Wish::Auto, cancel: Cancel::default() }
+        let (device, spare, cancel) = (Wish::Auto, Spare::Nothing, Cancel::default());
+        Self { tenant: tenant.into(), weight: 1, bytes, host: 0, device, spare, cancel }
     }
 }
 
@@ -68,6 +96,9 @@ pub struct Pool(Arc<Inner>);
 struct Inner {
     devices: Vec<Slot>,
     books: Mutex<Books>,
+    freed: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whose memory it is that devices without memory of their own hand out.
+    host: Option<Arc<dyn HostMemory>>,
 }
 
 /// One device of the pool.
@@ -91,8 +122,31 @@ impl Pool {
     }
 
     fn with(devices: Vec<Slot>) -> Self {
+        Self::on(devices, None)
+    }
+
+    fn on(devices: Vec<Slot>, host: Option<Arc<dyn HostMemory>>) -> Self {
         let books = Mutex::new(Books::new(devices.len()));
-        Self(Arc::new(Inner { devices, books }))
+        Self(Arc::new(Inner { devices, books, freed: OnceLock::new(), host }))
+    }
+
+    /// Has `tell` called whenever bytes have been given back, by whichever thread gave them: it must be quick, and must
+    /// not ask for a lease itself. The first one counts.
+    pub fn when_freed(&self, tell: impl Fn() + Send + Sync + 'static) {
+        self.0.freed.set(Box::new(tell)).ok();
+    }
+
+    /// The same devices, before any of them is leased, where those that hand out the host's memory (the cores, and cores
+    /// that pretend to be a GPU) ask `host` for all that they hand out.
+    pub fn within(self, host: Arc<dyn HostMemory>) -> Self {
+        let devices = self.0.devices.iter().map(|slot| {
+            let mut info = slot.info.clone();
+            if info.kind.is_host() {
+                info.memory = info.memory.min(host.limit());
+            }
+            Slot { id: slot.id, info, device: Arc::clone(&slot.device) }
+        });
+        Self::on(devices.collect(), Some(host))
     }
 
     /// What there is, by name.
@@ -110,7 +164,7 @@ impl Pool {
         let mut tried = Vec::new();
         // A device that cannot be opened (it is lost, and not yet there again) is passed over, if there are others.
         while let Some((slot, reservation)) = self.reserve(&request, &tried, failed.is_some())? {
-            match self.0.devices[slot].device.open(weight) {
+            match self.0.devices[slot].device.open(&request.tenant, weight) {
                 Ok(handle) => {
                     self.0.lock().open(reservation.number, Arc::clone(&handle));
                     let device = self.0.devices[slot].id;
@@ -132,10 +186,21 @@ impl Pool {
         failed: bool,
     ) -> Result<Option<(usize, Reservation)>, PoolError> {
         let mut books = self.0.lock();
-        let slot = match placement::choose(&self.0.devices, &books, request, tried) {
-            Ok(slot) => slot,
-            Err(_) if failed => return Ok(None),
-            Err(error) => return Err(error),
+        let host = self.0.host.as_ref();
+        let (slot, taken) = loop {
+            let free = host.map_or(usize::MAX, |host| host.free());
+            let slot = match placement::choose(&self.0.devices, &books, request, tried, free) {
+                Ok(slot) => slot,
+                Err(_) if failed => return Ok(None),
+                Err(error) => return Err(error),
+            };
+            let Some(host) = host else { break (slot, None) };
+            let of_device = if self.0.devices[slot].info.kind.is_host() { request.bytes } else { 0 };
+            let bytes = request.host.saturating_add(of_device);
+            if host.take(bytes) {
+                break (slot, Some(HostTaken { host: Arc::clone(host), bytes }));
+            }
+            // Somebody else took it in between: there is less of it now.
         };
         let budget = Budget::new(request.bytes);
         let number = books.enter(Entry {
@@ -146,7 +211,7 @@ impl Pool {
             budget: Arc::clone(&budget),
             handle: None,
         });
-        Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget })))
+        Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget, _taken: taken })))
     }
 
     /// Gives a GPU up and opens it anew: its leases fail, as when a driver resets.
@@ -177,6 +242,19 @@ struct Reservation {
     /// In the books.
     number: u64,
     budget: Arc<Budget>,
+    _taken: Option<HostTaken>,
+}
+
+/// Bytes of the host's memory that were taken for a lease, until dropped.
+struct HostTaken {
+    host: Arc<dyn HostMemory>,
+    bytes: usize,
+}
+
+impl Drop for HostTaken {
+    fn drop(&mut self) {
+        self.host.give_back(self.bytes);
+    }
 }
 
 impl Drop for Reservation {
@@ -184,6 +262,9 @@ impl Drop for Reservation {
         let entry = self.pool.lock().remove(self.number);
         // The last of the handle may go with it, and closing a device takes locks of its own: not under this one.
         drop(entry);
+        if let Some(tell) = self.pool.freed.get() {
+            tell();
+        }
     }
 }
 

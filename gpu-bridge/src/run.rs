@@ -13,7 +13,8 @@ use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 
-/// A flag that stops work: kernels look at it per tile, and whoever waits for a turn is woken by it.
+/// A flag that stops work: kernels look at it between tiles and, in tiles that may be long, every few million operations;
+/// whoever waits for a turn is woken by it.
 #[derive(Clone, Debug, Default)]
 pub struct Cancel(Arc<Flag>);
 
@@ -76,12 +77,12 @@ impl Drop for Listening<'_> {
     }
 }
 
-/// A call's place among others on a shared device: it gives way between tiles.
+/// A call's place among others on a shared device: it gives way between tiles, and inside long ones.
 pub trait Turn: Sync {
     /// A thread starts to work on tiles; 0 is the caller. Waits while it is not the call's turn.
     fn enter(&self, worker: usize) -> Stint;
 
-    /// A thread is between two tiles. Waits while it is not the call's turn.
+    /// A thread is between two tiles, or looks up from a long one. Waits while it is not the call's turn.
     fn pass(&self, stint: &mut Stint) -> Result<()>;
 
     /// A thread finds no more tiles.
@@ -118,6 +119,109 @@ impl Drop for Working<'_> {
     }
 }
 
+/// How many operations a thread does in a long tile before it looks up from its work: about a millisecond.
+const STRETCH: usize = 1 << 22;
+
+/// How many elements [`Pace::pieces`] hands out at a time. A multiple of every block in which kernels sum.
+pub const PIECE: usize = 1 << 18;
+
+/// One thread's way through the tiles of a call.
+///
+/// Most kernels cut their work into tiles of well under a millisecond. Where a tile can be longer, because of a large
+/// attribute or a long row that must be summed in order, its kernel says with [`Pace::step`] how much it is about to do:
+/// so it can be cancelled and gives way to others in the middle of a tile too.
+pub struct Pace<'a> {
+    cancel: &'a Cancel,
+    turn: Option<&'a dyn Turn>,
+    worker: usize,
+    /// None before the thread has entered its turn, or where there is none to take.
+    working: Option<Working<'a>>,
+    /// Operations until the thread looks up next.
+    left: usize,
+}
+
+impl<'a> Pace<'a> {
+    fn new(run: &Run<'a>, worker: usize) -> Self {
+        Self { cancel: run.cancel, turn: run.turn, worker, working: None, left: STRETCH }
+    }
+
+    /// To be called before so many operations. Every few million it looks at the cancel flag and gives way to others.
+    #[inline(always)]
+    pub fn step(&mut self, operations: usize) -> Result<()> {
+        match self.left.checked_sub(operations) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => self.look_up(),
+        }
+    }
+
+    /// Runs `body` for consecutive ranges that cover `0..count`, and steps before each. Where there is one piece only it
+    /// does not step: that is for the tile to do.
+    #[inline(always)]
+    pub fn pieces(&mut self, count: usize, mut body: impl FnMut(Range<usize>)) -> Result<()> {
+        if count <= PIECE {
+            body(0..count);
+            return Ok(());
+        }
+        for start in (0..count).step_by(PIECE) {
+            let end = count.min(start + PIECE);
+            self.step(end - start)?;
+            body(start..end);
+        }
+        Ok(())
+    }
+
+    /// Sets all elements, in pieces.
+    pub fn fill<T: Copy>(&mut self, slice: &mut [T], value: T) -> Result<()> {
+        self.pieces(slice.len(), |range| slice[range].fill(value))
+    }
+
+    /// One that only looks at the flag.
+    #[cfg(test)]
+    pub(crate) fn alone(cancel: &'a Cancel) -> Self {
+        Self { cancel, turn: None, worker: 0, working: None, left: STRETCH }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_up(&mut self) -> Result<()> {
+        self.enter();
+        self.pass()
+    }
+
+    /// Takes part in the turn of the call from now on.
+    fn enter(&mut self) {
+        if self.working.is_none() {
+            self.working = self.turn.map(|turn| Working::new(turn, self.worker));
+        }
+    }
+
+    /// Stops here if the call is cancelled, waits if it is not its turn.
+    fn pass(&mut self) -> Result<()> {
+        self.left = STRETCH;
+        self.cancel.check()?;
+        self.working.as_mut().map_or(Ok(()), |working| working.turn.pass(&mut working.stint))
+    }
+}
+
+/// Counts a thread that works on a tile, until dropped.
+struct Busy<'a>(&'a AtomicUsize);
+
+impl<'a> Busy<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// What a kernel gets from its caller.
 ///
 /// Work is cut into tiles by its size alone, never by the number of threads, and each tile is computed by one thread
@@ -136,7 +240,7 @@ pub struct Run<'a> {
 impl Run<'_> {
     /// Runs `body` for each tile, on all threads where there is more than one tile.
     pub fn each(&self, tiles: usize, body: impl Fn(usize) + Sync) -> Result<()> {
-        self.workers(tiles, |_, tile| {
+        self.try_each(tiles, |tile| {
             body(tile);
             Ok(())
         })
@@ -144,7 +248,7 @@ impl Run<'_> {
 
     /// Like [`Self::each`] with a body that can fail. The error of the first tile that failed is returned.
     pub fn try_each(&self, tiles: usize, body: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
-        self.workers(tiles, |_, tile| body(tile))
+        self.workers(tiles, Tiles::Short, |_, tile| body(tile))
     }
 
     /// Runs `body` for consecutive ranges of at most `grain` out of `0..count`.
@@ -163,20 +267,66 @@ impl Run<'_> {
         })
     }
 
+    /// Sets all elements.
+    pub fn fill<T: Copy + Send + Sync>(&self, data: &mut [T], value: T) -> Result<()> {
+        self.chunks(data, PIECE, |_, piece| piece.fill(value))
+    }
+
     /// Like [`Self::each`]; every thread has `floats` of its own to work in, which hold anything at first.
     pub fn each_with(&self, tiles: usize, floats: usize, body: impl Fn(usize, &mut [f32]) + Sync) -> Result<()> {
-        self.try_each_with(tiles, floats, |tile, scratch| {
+        self.with_scratch(tiles, Tiles::Short, floats, |_, tile, scratch| {
             body(tile, scratch);
             Ok(())
         })
     }
 
-    /// Like [`Self::each_with`] with a body that can fail.
-    pub fn try_each_with(
+    /// Like [`Self::try_each`] for tiles that may be long: their bodies step.
+    pub fn paced(&self, tiles: usize, body: impl Fn(&mut Pace<'_>, usize) -> Result<()> + Sync) -> Result<()> {
+        self.workers(tiles, Tiles::Long, body)
+    }
+
+    /// Like [`Self::ranges`] for ranges that may be long: their bodies step.
+    pub fn paced_ranges(
+        &self,
+        count: usize,
+        grain: usize,
+        body: impl Fn(&mut Pace<'_>, Range<usize>) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let grain = grain.max(1);
+        self.paced(count.div_ceil(grain), |pace, tile| body(pace, tile * grain..count.min((tile + 1) * grain)))
+    }
+
+    /// Like [`Self::chunks`] for pieces that may be long: their bodies step.
+    pub fn paced_chunks<T: Send>(
+        &self,
+        data: &mut [T],
+        size: usize,
+        body: impl Fn(&mut Pace<'_>, usize, &mut [T]) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let parts = Parts::new(data);
+        self.paced_ranges(parts.len(), size, |pace, range| {
+            let index = range.start / size.max(1);
+            // SAFETY: the ranges of different tiles do not overlap.
+            body(pace, index, unsafe { parts.part(range) })
+        })
+    }
+
+    /// Like [`Self::each_with`] for tiles that may be long: their bodies step.
+    pub fn paced_with(
         &self,
         tiles: usize,
         floats: usize,
-        body: impl Fn(usize, &mut [f32]) -> Result<()> + Sync,
+        body: impl Fn(&mut Pace<'_>, usize, &mut [f32]) -> Result<()> + Sync,
+    ) -> Result<()> {
+        self.with_scratch(tiles, Tiles::Long, floats, body)
+    }
+
+    fn with_scratch(
+        &self,
+        tiles: usize,
+        length: Tiles,
+        floats: usize,
+        body: impl Fn(&mut Pace<'_>, usize, &mut [f32]) -> Result<()> + Sync,
     ) -> Result<()> {
         if tiles == 0 {
             return Ok(());
@@ -186,44 +336,56 @@ impl Run<'_> {
         let stride = floats.next_multiple_of(16);
         let mut scratch = self.scratch(workers * stride)?;
         let parts = Parts::new(scratch.floats());
-        self.workers(tiles, |worker, tile| {
+        self.workers(tiles, length, |pace, tile| {
+            let start = pace.worker * stride;
             // SAFETY: a worker has its index to itself, and runs one tile at a time.
-            body(tile, unsafe { parts.part(worker * stride..worker * stride + floats) })
+            body(pace, tile, unsafe { parts.part(start..start + floats) })
         })
     }
 
     /// Memory to work in, counted like any other.
     pub fn scratch(&self, floats: usize) -> Result<Scratch> {
-        self.heap.take(floats * 4).map(|block| Scratch { block, floats })
+        self.heap.take(floats.saturating_mul(4)).map(|block| Scratch { block, floats })
     }
 
     /// Bodies run no tiles of their own: a thread has its place in one call only.
-    fn workers(&self, tiles: usize, body: impl Fn(usize, usize) -> Result<()> + Sync) -> Result<()> {
+    fn workers(
+        &self,
+        tiles: usize,
+        length: Tiles,
+        body: impl Fn(&mut Pace<'_>, usize) -> Result<()> + Sync,
+    ) -> Result<()> {
         let threads = self.threads.min(tiles);
-        // One tile is over before anybody could want it to give way.
-        let turn = self.turn.filter(|_| tiles > 1);
         if threads <= 1 {
-            let mut working = turn.map(|turn| Working::new(turn, 0));
+            let mut pace = Pace::new(self, 0);
+            // Most calls of one tile are over before anybody could want them to give way: such a call takes part in its
+            // turn once it has turned out to be long.
+            if tiles > 1 {
+                pace.enter();
+            }
             for tile in 0..tiles {
-                self.pass(working.as_mut())?;
-                body(0, tile)?;
+                pace.pass()?;
+                body(&mut pace, tile)?;
             }
             return Ok(());
         }
         let shares = Shares::new(tiles, threads);
         let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         let first_failed = AtomicUsize::new(tiles);
+        let busy: [Taken; SHARES] = Default::default();
         self.crew.run(threads, &|worker| {
-            let mut working = turn.map(|turn| Working::new(turn, worker));
+            let mut pace = Pace::new(self, worker);
+            pace.enter();
             loop {
                 // Before a tile is taken: one that waits has none in hand that others would have to wait for.
-                let passed = self.pass(working.as_mut());
-                let Some(tile) = shares.next(worker) else { return };
+                let passed = pace.pass();
+                let _busy = (length == Tiles::Long).then(|| Busy::new(&busy[worker % SHARES].0));
+                let Some(tile) = shares.next(worker) else { break };
                 // No tile after one that failed can be the first to fail.
                 if tile > first_failed.load(Ordering::Relaxed) {
                     continue;
                 }
-                if let Err(error) = passed.and_then(|()| body(worker, tile)) {
+                if let Err(error) = passed.and_then(|()| body(&mut pace, tile)) {
                     first_failed.fetch_min(tile, Ordering::Relaxed);
                     let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
                     if first.as_ref().is_none_or(|(earlier, _)| tile < *earlier) {
@@ -231,8 +393,11 @@ impl Run<'_> {
                     }
                 }
             }
+            if worker == 0 {
+                wait_for_others(&busy, &mut pace);
+            }
         })?;
-        if let Some(turn) = turn {
+        if let Some(turn) = self.turn {
             turn.gathered();
         }
         match failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
@@ -240,10 +405,32 @@ impl Run<'_> {
             None => Ok(()),
         }
     }
+}
 
-    fn pass(&self, working: Option<&mut Working<'_>>) -> Result<()> {
-        self.cancel.check()?;
-        working.map_or(Ok(()), |working| working.turn.pass(&mut working.stint))
+/// Whether the bodies of tiles step.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Tiles {
+    Short,
+    Long,
+}
+
+/// A caller that has run out of tiles stays in its turn while others are in long ones: a call gives way as a whole, and
+/// no longer once its caller has left. Most often they are over in a moment, for which it waits without that.
+fn wait_for_others(busy: &[Taken], pace: &mut Pace<'_>) {
+    const MOMENT: Duration = Duration::from_millis(1);
+    let are_busy = || busy.iter().any(|count| count.0.load(Ordering::SeqCst) > 0);
+    if !are_busy() {
+        return;
+    }
+    let since = Instant::now();
+    while are_busy() {
+        if since.elapsed() < MOMENT {
+            std::thread::yield_now();
+        } else if pace.pass().is_ok() {
+            std::thread::sleep(MOMENT / 10);
+        } else {
+            return;
+        }
     }
 }
 
@@ -390,6 +577,84 @@ mod tests {
                 assert!(result.is_ok());
                 assert_eq!(seen, (0..tiles).collect::<Vec<_>>(), "{threads} threads");
             }
+        }
+    }
+
+    /// Counts what a call does with its turn.
+    #[derive(Default)]
+    struct Counted {
+        entered: AtomicUsize,
+        passed: AtomicUsize,
+        left: AtomicUsize,
+    }
+
+    impl Turn for Counted {
+        fn enter(&self, _: usize) -> Stint {
+            self.entered.fetch_add(1, Ordering::SeqCst);
+            Stint { time: thread_time(), since: Instant::now() }
+        }
+
+        fn pass(&self, _: &mut Stint) -> Result<()> {
+            self.passed.fetch_add(1, Ordering::SeqCst);
+            Ok(())
+        }
+
+        fn leave(&self, _: usize, _: &mut Stint) {
+            self.left.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn gathered(&self) {}
+    }
+
+    /// What one tile of so many steps, each of a whole stretch, does with its turn.
+    fn one_tile(steps: usize) -> [usize; 3] {
+        let (crew, cancel, turn) = (Crew::new(1), Cancel::default(), Counted::default());
+        let heap = Heap::new(Arc::new(Cpu::new()), 1 << 20);
+        let run = Run { crew: &crew, threads: 1, cancel: &cancel, heap: &heap, turn: Some(&turn) };
+        run.paced(1, |pace, _| (0..steps).try_for_each(|_| pace.step(STRETCH))).unwrap();
+        [&turn.entered, &turn.passed, &turn.left].map(|count| count.load(Ordering::SeqCst))
+    }
+
+    #[test]
+    fn a_call_of_one_tile_takes_part_in_its_turn_only_if_it_is_long() {
+        assert_eq!(one_tile(1), [0, 0, 0]);
+        let [entered, passed, left] = one_tile(10);
+        assert_eq!((entered, left), (1, 1));
+        assert!(passed >= 4, "it gave way {passed} times");
+    }
+
+    #[test]
+    fn a_tile_ends_in_the_middle_when_it_is_cancelled() {
+        for threads in [1, 2] {
+            let (crew, cancel) = (Crew::new(threads), Cancel::default());
+            let heap = Heap::new(Arc::new(Cpu::new()), 1 << 20);
+            let run = Run { crew: &crew, threads, cancel: &cancel, heap: &heap, turn: None };
+            let steps = AtomicUsize::new(0);
+            let result = run.paced(threads, |pace, _| {
+                loop {
+                    // Without an end unless it is stopped.
+                    if steps.fetch_add(1, Ordering::SeqCst) == 100 {
+                        cancel.cancel();
+                    }
+                    pace.step(STRETCH / 4)?;
+                }
+            });
+            assert_eq!(result, Err(Error::Cancelled));
+        }
+    }
+
+    #[test]
+    fn pieces_cover_all_elements() {
+        let cancel = Cancel::default();
+        for count in [0, 1, PIECE, PIECE + 1, 3 * PIECE] {
+            let mut next = 0;
+            let mut pace = Pace::alone(&cancel);
+            pace.pieces(count, |range| {
+                assert_eq!(range.start, next);
+                next = range.end;
+            })
+            .unwrap();
+            assert_eq!(next, count);
         }
     }
 

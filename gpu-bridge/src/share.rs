@@ -1,14 +1,21 @@
-//! Who is next: start-time fair queueing by weight.
+//! Who is next: start-time fair queueing by weight, between owners first and then between the members of each.
 //!
 //! Pure: no threads and no clock, so a device of any kind can use it, and tests can run an hour in a moment. Each member
 //! has a virtual time, which runs ahead by the device time it used divided by its weight; the one that is furthest
-//! behind is owed most. Whoever comes back after idling starts at the present, less what it was owed, up to [`CREDIT`]:
-//! idling earns no more than that. Without any, a member that always has work would lose its share whenever the system
-//! takes its thread off a core between two calls, because from here that looks like idling.
+//! behind is owed most. An owner has a virtual time too, which runs ahead by what all its members used: so an owner with
+//! a hundred members gets as much as an owner with one.
+//!
+//! Whoever comes back after idling starts at the present, less what it was owed, up to [`CREDIT`]: idling earns no more
+//! than that. Without any, a member that always has work would lose its share whenever the system takes its thread off a
+//! core between two calls, because from here that looks like idling.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Whose members they are: a tenant's name.
+pub type Owner = Arc<str>;
 
 /// One that shares. Never used again for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,56 +33,58 @@ const PARTS: Virtual = 1 << 32;
 pub const CREDIT: Duration = Duration::from_millis(50);
 
 /// The members of one device, and what each is owed.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Shares {
-    members: BTreeMap<Member, State>,
-    /// Those with work, by how far behind they are.
-    ready: BTreeSet<(Virtual, Member)>,
-    /// How far the one that is furthest behind has come. Never goes back.
-    present: Virtual,
+    owners: Queue<Owner>,
+    groups: BTreeMap<Owner, Group>,
+    members: BTreeMap<Member, Owner>,
     joined: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct State {
-    weight: NonZeroU32,
-    time: Virtual,
-    ready: bool,
+/// The members of one owner.
+#[derive(Clone, Debug, Default)]
+struct Group {
+    queue: Queue<Member>,
 }
 
 impl Shares {
     /// A new member, idle at first.
-    pub fn join(&mut self, weight: NonZeroU32) -> Member {
+    pub fn join(&mut self, owner: &Owner, weight: NonZeroU32) -> Member {
+        self.forget_owners();
         let member = Member(self.joined);
         self.joined += 1;
-        self.members.insert(member, State { weight, time: self.present, ready: false });
+        if !self.groups.contains_key(owner) {
+            self.owners.join(owner.clone(), NonZeroU32::MIN);
+        }
+        self.groups.entry(owner.clone()).or_default().queue.join(member, weight);
+        self.members.insert(member, owner.clone());
         member
     }
 
     pub fn leave(&mut self, member: Member) {
         self.idle(member);
-        self.members.remove(&member);
+        if let Some(owner) = self.members.remove(&member)
+            && let Some(group) = self.groups.get_mut(&owner)
+        {
+            group.queue.leave(&member);
+        }
     }
 
     /// The member has work: from now on it competes, with no more than its credit.
     pub fn ready(&mut self, member: Member) {
-        if let Some(state) = self.members.get_mut(&member)
-            && !state.ready
-        {
-            state.ready = true;
-            state.time = state.time.max(self.present.saturating_sub(virtual_time(CREDIT, state.weight)));
-            self.ready.insert((state.time, member));
+        if let Some((owner, group)) = group_of(&self.members, &mut self.groups, member) {
+            group.queue.ready(&member);
+            self.owners.ready(owner);
         }
     }
 
     /// The member has no work. What it used beyond its share is remembered.
     pub fn idle(&mut self, member: Member) {
-        if let Some(state) = self.members.get_mut(&member)
-            && state.ready
-        {
-            state.ready = false;
-            self.ready.remove(&(state.time, member));
-            self.advance();
+        if let Some((owner, group)) = group_of(&self.members, &mut self.groups, member) {
+            group.queue.idle(&member);
+            if group.queue.ready.is_empty() {
+                self.owners.idle(owner);
+            }
         }
     }
 
@@ -86,19 +95,30 @@ impl Shares {
 
     /// The one that is owed most of those ready members that are `wanted`.
     pub fn next_of(&self, wanted: impl Fn(Member) -> bool) -> Option<Member> {
-        self.ready.iter().map(|&(_, member)| member).find(|&member| wanted(member))
+        let groups = self.owners.in_order().filter_map(|owner| self.groups.get(owner));
+        groups.flat_map(|group| group.queue.in_order()).copied().find(|&member| wanted(member))
     }
 
     /// Device time that the member used.
     pub fn charge(&mut self, member: Member, used: Duration) {
-        let Some(state) = self.members.get_mut(&member) else { return };
-        let before = state.time;
-        state.time = before.saturating_add(virtual_time(used, state.weight));
-        if state.ready {
-            self.ready.remove(&(before, member));
-            self.ready.insert((state.time, member));
-            self.advance();
+        self.settle(member, Duration::ZERO, used);
+    }
+
+    /// Replaces what the member was charged in advance by what it used.
+    pub fn settle(&mut self, member: Member, advance: Duration, used: Duration) {
+        if let Some((owner, group)) = group_of(&self.members, &mut self.groups, member) {
+            group.queue.settle(&member, advance, used);
+            self.owners.settle(owner, advance, used);
         }
+    }
+
+    /// Whether `member` could use so much time and still be owed more than `other`.
+    pub fn is_owed_more(&self, member: Member, other: Member, by: Duration) -> bool {
+        let (Some(owner), Some(others)) = (self.members.get(&member), self.members.get(&other)) else { return false };
+        if owner != others {
+            return self.owners.is_owed_more(owner, others, by);
+        }
+        self.groups.get(owner).is_some_and(|group| group.queue.is_owed_more(&member, &other, by))
     }
 
     /// How many members there are.
@@ -110,9 +130,112 @@ impl Shares {
         self.members.is_empty()
     }
 
+    /// Forgets owners without members, but not before the others have caught up with what they used: one that leaves
+    /// and comes back has nothing forgiven.
+    fn forget_owners(&mut self) {
+        let owners = &mut self.owners;
+        self.groups.retain(|owner, group| {
+            let keep = !group.queue.states.is_empty() || owners.is_ahead(owner);
+            if !keep {
+                owners.leave(owner);
+            }
+            keep
+        });
+    }
+}
+
+fn group_of<'a>(
+    members: &'a BTreeMap<Member, Owner>,
+    groups: &'a mut BTreeMap<Owner, Group>,
+    member: Member,
+) -> Option<(&'a Owner, &'a mut Group)> {
+    let owner = members.get(&member)?;
+    Some((owner, groups.get_mut(owner)?))
+}
+
+/// One level of sharing: those who share at it, and what each is owed.
+#[derive(Clone, Debug)]
+struct Queue<K> {
+    states: BTreeMap<K, State>,
+    /// Those with work, by how far behind they are.
+    ready: BTreeSet<(Virtual, K)>,
+    /// How far the one that is furthest behind has come. Never goes back.
+    present: Virtual,
+}
+
+impl<K> Default for Queue<K> {
+    fn default() -> Self {
+        Self { states: BTreeMap::new(), ready: BTreeSet::new(), present: 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    weight: NonZeroU32,
+    time: Virtual,
+    ready: bool,
+}
+
+impl<K: Clone + Ord> Queue<K> {
+    fn join(&mut self, key: K, weight: NonZeroU32) {
+        self.states.insert(key, State { weight, time: self.present, ready: false });
+    }
+
+    fn leave(&mut self, key: &K) {
+        self.idle(key);
+        self.states.remove(key);
+    }
+
+    fn ready(&mut self, key: &K) {
+        if let Some(state) = self.states.get_mut(key)
+            && !state.ready
+        {
+            state.ready = true;
+            state.time = state.time.max(self.present.saturating_sub(virtual_time(CREDIT, state.weight)));
+            self.ready.insert((state.time, key.clone()));
+        }
+    }
+
+    fn idle(&mut self, key: &K) {
+        if let Some(state) = self.states.get_mut(key)
+            && state.ready
+        {
+            state.ready = false;
+            self.ready.remove(&(state.time, key.clone()));
+            self.advance();
+        }
+    }
+
+    /// The ready ones; first the one that is owed most.
+    fn in_order(&self) -> impl Iterator<Item = &K> {
+        self.ready.iter().map(|(_, key)| key)
+    }
+
+    fn settle(&mut self, key: &K, advance: Duration, used: Duration) {
+        let Some(state) = self.states.get_mut(key) else { return };
+        let (before, weight) = (state.time, state.weight);
+        let time = before.saturating_sub(virtual_time(advance, weight)).saturating_add(virtual_time(used, weight));
+        state.time = time;
+        if state.ready && time != before {
+            self.ready.remove(&(before, key.clone()));
+            self.ready.insert((time, key.clone()));
+            self.advance();
+        }
+    }
+
+    fn is_owed_more(&self, key: &K, other: &K, by: Duration) -> bool {
+        let (Some(state), Some(other)) = (self.states.get(key), self.states.get(other)) else { return false };
+        state.time.saturating_add(virtual_time(by, state.weight)) < other.time
+    }
+
+    /// Whether it used more than those who have work now.
+    fn is_ahead(&self, key: &K) -> bool {
+        self.states.get(key).is_some_and(|state| state.time > self.present)
+    }
+
     fn advance(&mut self) {
-        if let Some(&(time, _)) = self.ready.first() {
-            self.present = self.present.max(time);
+        if let Some((time, _)) = self.ready.first() {
+            self.present = self.present.max(*time);
         }
     }
 }
@@ -132,6 +255,11 @@ mod tests {
         NonZeroU32::new(weight).unwrap()
     }
 
+    /// The one whose members most tests are about.
+    fn owner() -> Owner {
+        Owner::from("owner")
+    }
+
     /// Serves the one that is owed most, again and again, each time for what `cost` says.
     fn serve(shares: &mut Shares, turns: usize, cost: impl Fn(Member) -> u64) -> BTreeMap<Member, u64> {
         let mut served = BTreeMap::new();
@@ -146,7 +274,7 @@ mod tests {
     #[test]
     fn nobody_is_next_where_nobody_has_work() {
         let mut shares = Shares::default();
-        let member = shares.join(weight(1));
+        let member = shares.join(&owner(), weight(1));
         assert_eq!(shares.next(), None);
         shares.ready(member);
         assert_eq!(shares.next(), Some(member));
@@ -159,7 +287,7 @@ mod tests {
     #[test]
     fn of_two_that_are_owed_the_same_the_first_to_join_is_next() {
         let mut shares = Shares::default();
-        let (first, second) = (shares.join(weight(1)), shares.join(weight(1)));
+        let (first, second) = (shares.join(&owner(), weight(1)), shares.join(&owner(), weight(1)));
         shares.ready(second);
         shares.ready(first);
         assert_eq!(shares.next(), Some(first));
@@ -169,25 +297,84 @@ mod tests {
     #[test]
     fn a_member_that_left_is_nobody() {
         let mut shares = Shares::default();
-        let gone = shares.join(weight(1));
+        let gone = shares.join(&owner(), weight(1));
         shares.ready(gone);
         shares.leave(gone);
         shares.ready(gone);
         shares.charge(gone, Duration::from_secs(1));
         assert_eq!(shares.next(), None);
-        assert_ne!(shares.join(weight(1)), gone);
+        assert_ne!(shares.join(&owner(), weight(1)), gone);
     }
 
     #[test]
     fn going_idle_for_a_moment_does_not_forgive_what_was_used() {
         let mut shares = Shares::default();
-        let (greedy, other) = (shares.join(weight(1)), shares.join(weight(1)));
+        let (greedy, other) = (shares.join(&owner(), weight(1)), shares.join(&owner(), weight(1)));
         shares.ready(greedy);
         shares.ready(other);
         shares.charge(greedy, Duration::from_millis(5));
         shares.idle(greedy);
         shares.ready(greedy);
         assert_eq!(shares.next(), Some(other));
+    }
+
+    #[test]
+    fn an_owner_with_many_members_gets_as_much_as_one_with_one() {
+        let mut shares = Shares::default();
+        let many: Vec<Member> = (0..40).map(|_| shares.join(&Owner::from("many"), weight(64))).collect();
+        let one = shares.join(&Owner::from("one"), weight(1));
+        many.iter().chain([&one]).for_each(|&member| shares.ready(member));
+        let served = serve(&mut shares, 800, |_| 1_000);
+        assert_eq!(served[&one], 400_000);
+        assert!(many.iter().all(|member| served[member] == 10_000), "{served:?}");
+    }
+
+    #[test]
+    fn an_owner_that_leaves_and_comes_back_has_nothing_forgiven() {
+        let mut shares = Shares::default();
+        let (greedy, modest) = (Owner::from("greedy"), Owner::from("modest"));
+        let other = shares.join(&modest, weight(1));
+        shares.ready(other);
+        for _ in 0..10 {
+            let member = shares.join(&greedy, weight(1));
+            shares.ready(member);
+            shares.charge(member, Duration::from_millis(5));
+            shares.leave(member);
+        }
+        let again = shares.join(&greedy, weight(1));
+        shares.ready(again);
+        let served = serve(&mut shares, 10, |_| 4_999_999);
+        assert_eq!(served.get(&again), None, "the other is owed ten times as much");
+    }
+
+    #[test]
+    fn owners_that_left_are_forgotten_once_the_others_have_caught_up() {
+        let mut shares = Shares::default();
+        let stays = shares.join(&owner(), weight(1));
+        shares.ready(stays);
+        for tenant in 0..100 {
+            let member = shares.join(&Owner::from(format!("tenant {tenant}")), weight(1));
+            shares.ready(member);
+            shares.charge(member, Duration::from_millis(1));
+            shares.leave(member);
+        }
+        shares.charge(stays, Duration::from_secs(1));
+        shares.join(&owner(), weight(1));
+        assert_eq!((shares.groups.len(), shares.owners.states.len()), (1, 1));
+    }
+
+    #[test]
+    fn what_was_charged_in_advance_is_replaced_by_what_was_used() {
+        let mut shares = Shares::default();
+        let (first, second) = (shares.join(&owner(), weight(1)), shares.join(&owner(), weight(1)));
+        shares.ready(first);
+        shares.ready(second);
+        let advance = Duration::from_millis(1);
+        shares.charge(first, advance);
+        assert_eq!(shares.next(), Some(second));
+        assert!(shares.is_owed_more(second, first, advance / 2) && !shares.is_owed_more(second, first, advance));
+        shares.settle(first, advance, Duration::ZERO);
+        assert_eq!(shares.next(), Some(first));
     }
 
     proptest! {
@@ -198,13 +385,13 @@ mod tests {
             let mut shares = Shares::default();
             let mut costs = BTreeMap::new();
             for &(share, cost) in &members {
-                let member = shares.join(weight(share));
+                let member = shares.join(&owner(),weight(share));
                 shares.ready(member);
                 costs.insert(member, (share, cost));
             }
             serve(&mut shares, 3_000, |member| costs[&member].1);
             // By how much two that always have work can differ, per weight: what each is served at once.
-            let time = |member: &Member| shares.members[member].time / PARTS;
+            let time = |member: &Member| shares.groups[&owner()].queue.states[member].time / PARTS;
             for (a, &(a_weight, a_cost)) in &costs {
                 for (b, &(b_weight, b_cost)) in &costs {
                     let bound = a_cost / u64::from(a_weight) + b_cost / u64::from(b_weight) + 3_000;
@@ -220,7 +407,7 @@ mod tests {
             cost in 10_000_u64..1_000_000,
         ) {
             let mut shares = Shares::default();
-            let (busy, idler) = (shares.join(weight(1)), shares.join(weight(share)));
+            let (busy, idler) = (shares.join(&owner(),weight(1)), shares.join(&owner(),weight(share)));
             shares.ready(busy);
             serve(&mut shares, turns, |_| cost);
             shares.ready(idler);
@@ -239,7 +426,7 @@ mod tests {
         ) {
             const MILLISECOND: u64 = 1_000_000;
             let mut shares = Shares::default();
-            let (steady, unlucky) = (shares.join(weight(1)), shares.join(weight(share)));
+            let (steady, unlucky) = (shares.join(&owner(),weight(1)), shares.join(&owner(),weight(share)));
             let (mut steady_time, mut unlucky_time) = (0, 0);
             shares.ready(steady);
             for (between, away) in absences {
@@ -264,10 +451,10 @@ mod tests {
             turns in 0_usize..300,
         ) {
             let mut shares = Shares::default();
-            let old: Vec<Member> = weights.iter().map(|&share| shares.join(weight(share))).collect();
+            let old: Vec<Member> = weights.iter().map(|&share| shares.join(&owner(),weight(share))).collect();
             old.iter().for_each(|&member| shares.ready(member));
             serve(&mut shares, turns, |_| 1_000);
-            let new = shares.join(weight(newcomer));
+            let new = shares.join(&owner(),weight(newcomer));
             shares.ready(new);
             let total: u32 = weights.iter().sum::<u32>() + newcomer;
             let served = serve(&mut shares, 4 * total as usize, |_| 1_000);

@@ -4,6 +4,10 @@
 //! of its inputs. So what nothing leads to any more is freed at once, with all that it kept. [`Tensor::backward`] walks
 //! from the loss, latest operation first, and lets go of each node's tensors as soon as its gradient is done. The
 //! gradient operations themselves are not recorded: there is no second derivative.
+//!
+//! Nodes are in the host's memory, also where tensors are not, and a node may describe a tensor that takes no memory at
+//! all, such as a view. So their bytes are counted like those of tensors: against the budget of the heap, before the
+//! operation runs, and until the node is gone.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,15 +18,16 @@ use smallvec::SmallVec;
 use crate::context::{Context, Tensors};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::op::{Accumulate, Binary, Fill, Meta, Op, Reduce, Reducer};
-use crate::shape::{Axes, Shape};
-use crate::tensor::Tensor;
+use crate::heap::Heap;
+use crate::op::{Accumulate, Binary, Fill, Meta, Op, Reduce, Reducer, Saves};
+use crate::shape::{Axes, Layout, Shape};
+use crate::tensor::{Storage, Tensor};
 
 /// Where a tensor comes from.
 #[derive(Clone)]
 pub(crate) enum History {
     Leaf(Arc<Leaf>),
-    Result { node: Arc<Node>, output: usize },
+    Result { node: Arc<Node>, output: u32 },
 }
 
 impl History {
@@ -114,58 +119,135 @@ fn first_of(tensors: Tensors) -> Result<Tensor> {
     first(&Op::Copy(crate::op::Copy), tensors)
 }
 
+/// What a heap's objects around one small tensor take, beside the bytes that the heap counts.
+const TENSOR_OBJECTS: usize = 64;
+
+/// The tape of a context: how many nodes there are, how many there may be, and who counts their bytes.
+pub(crate) struct Tape {
+    nodes: AtomicUsize,
+    limit: usize,
+    heap: Arc<Heap>,
+}
+
+impl Tape {
+    pub(crate) fn new(limit: usize, heap: Arc<Heap>) -> Arc<Self> {
+        Arc::new(Self { nodes: AtomicUsize::new(0), limit, heap })
+    }
+
+    /// How many operations are on it.
+    pub(crate) fn nodes(&self) -> usize {
+        self.nodes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.nodes() < self.limit { Ok(()) } else { Err(Error::TapeFull { limit: self.limit }) }
+    }
+
+    /// Counts the node of this operation, and what it will take, before the operation is run.
+    pub(crate) fn reserve(self: &Arc<Self>, op: &Op, inputs: &[&Tensor], outputs: usize) -> Result<Place> {
+        let wanted = inputs
+            .iter()
+            .enumerate()
+            .fold(0_u32, |wanted, (index, input)| if input.history().is_some() { wanted | bit(index) } else { wanted });
+        let saves = op.spec().saves(wanted);
+        let saves = Saves { inputs: saves.inputs & below(inputs.len()), outputs: saves.outputs & below(outputs) };
+        let kept = (saves.inputs.count_ones() + saves.outputs.count_ones()) as usize;
+        let spilled = if outputs > 1 { outputs * size_of::<Shape>() } else { 0 };
+        // A node in an `Arc` has two counters beside it. Going back through the tape, it is in the frontier for a while.
+        let node = size_of::<Node>() + 2 * size_of::<usize>() + size_of::<(u64, Reached)>() + spilled;
+        let bytes = node + inputs.len() * size_of::<Input>() + kept * (size_of::<Kept>() + TENSOR_OBJECTS);
+        self.heap.count(bytes)?;
+        self.nodes.fetch_add(1, Ordering::Relaxed);
+        Ok(Place { tape: Arc::clone(self), bytes, saves })
+    }
+}
+
+/// A place on the tape, counted until it is dropped, and what its node keeps.
+pub(crate) struct Place {
+    tape: Arc<Tape>,
+    bytes: usize,
+    saves: Saves,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.tape.nodes.fetch_sub(1, Ordering::Relaxed);
+        self.tape.heap.uncount(self.bytes);
+    }
+}
+
+fn bit(index: usize) -> u32 {
+    1_u32.checked_shl(index as u32).unwrap_or(0)
+}
+
+/// The bits of so many places.
+fn below(count: usize) -> u32 {
+    bit(count).wrapping_sub(1)
+}
+
 /// One recorded operation.
 pub(crate) struct Node {
     id: u64,
     op: Op,
-    inputs: SmallVec<[(Meta, Option<History>); 4]>,
-    outputs: SmallVec<[Meta; 3]>,
+    inputs: Box<[Input]>,
+    outputs: SmallVec<[Shape; 1]>,
     /// What the gradient needs, until it is computed.
-    saved: Mutex<Option<Saved>>,
-    count: Arc<AtomicUsize>,
+    saved: Mutex<Option<Box<[Kept]>>>,
+    /// Last, so that it is given back when all else is gone.
+    _place: Place,
 }
 
-struct Saved {
-    inputs: SmallVec<[Option<Kept>; 4]>,
-    outputs: SmallVec<[Option<Kept>; 3]>,
+/// An input of a recorded operation.
+struct Input {
+    shape: Shape,
+    history: Option<History>,
 }
 
-/// A tensor and how often it had been written when it was kept.
+/// Which of an operation's tensors is kept.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Slot {
+    Input(u8),
+    Output(u8),
+}
+
+/// A tensor, without its context and history, and how often it had been written when it was kept.
 struct Kept {
-    tensor: Tensor,
+    slot: Slot,
+    dtype: DType,
+    layout: Layout,
+    storage: Arc<Storage>,
     version: u64,
 }
 
 impl Kept {
-    fn new(tensor: &Tensor) -> Self {
-        Self { version: tensor.version(), tensor: tensor.detach() }
+    fn new(slot: Slot, tensor: &Tensor) -> Self {
+        let storage = Arc::clone(tensor.storage());
+        Self { slot, dtype: tensor.dtype(), layout: *tensor.layout(), version: storage.version(), storage }
     }
 }
 
 impl Node {
     /// Makes the outputs descend from the inputs.
-    pub(crate) fn record(id: u64, op: Op, inputs: &[&Tensor], outputs: &mut Tensors, count: &Arc<AtomicUsize>) {
-        let wanted = inputs.iter().enumerate().fold(0_u32, |wanted, (index, input)| {
-            if input.history().is_some() { wanted | 1_u32.checked_shl(index as u32).unwrap_or(0) } else { wanted }
-        });
-        let saves = op.spec().saves(wanted);
-        let keep = |mask: u32, index: usize| mask.checked_shr(index as u32).unwrap_or(0) & 1 != 0;
-        let saved = Saved {
-            inputs: inputs.iter().enumerate().map(|(i, t)| keep(saves.inputs, i).then(|| Kept::new(t))).collect(),
-            outputs: outputs.iter().enumerate().map(|(i, t)| keep(saves.outputs, i).then(|| Kept::new(t))).collect(),
-        };
-        count.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn record(id: u64, op: Op, inputs: &[&Tensor], outputs: &mut Tensors, place: Place) {
+        let saves = place.saves;
+        let count = (saves.inputs.count_ones() + saves.outputs.count_ones()) as usize;
+        let mut kept = Vec::with_capacity(count);
+        // Masks have no bits past the tensors that there are, and no more than 32.
+        let slots = |mask: u32| (0..u32::BITS as u8).filter(move |&index| mask & bit(index.into()) != 0);
+        kept.extend(slots(saves.inputs).map(|index| Kept::new(Slot::Input(index), inputs[usize::from(index)])));
+        kept.extend(slots(saves.outputs).map(|index| Kept::new(Slot::Output(index), &outputs[usize::from(index)])));
+        let of = |input: &&Tensor| Input { shape: input.shape(), history: input.history().cloned() };
         let node = Arc::new(Self {
             id,
             op,
-            inputs: inputs.iter().map(|input| (input.meta(), input.history().cloned())).collect(),
-            outputs: outputs.iter().map(Tensor::meta).collect(),
-            saved: Mutex::new(Some(saved)),
-            count: Arc::clone(count),
+            inputs: inputs.iter().map(of).collect(),
+            outputs: outputs.iter().map(Tensor::shape).collect(),
+            saved: Mutex::new(Some(kept.into_boxed_slice())),
+            _place: place,
         });
         for (index, output) in outputs.iter_mut().enumerate() {
             if output.dtype().is_float() {
-                output.set_history(History::Result { node: Arc::clone(&node), output: index });
+                output.set_history(History::Result { node: Arc::clone(&node), output: index as u32 });
             }
         }
     }
@@ -174,22 +256,24 @@ impl Node {
 /// A chain of nodes may be very long: it is taken apart in a loop, not by recursion.
 impl Drop for Node {
     fn drop(&mut self) {
-        self.count.fetch_sub(1, Ordering::Relaxed);
-        let mut loose: Vec<History> = self.inputs.iter_mut().filter_map(|(_, history)| history.take()).collect();
+        let mut loose: Vec<History> = self.inputs.iter_mut().filter_map(|input| input.history.take()).collect();
         while let Some(history) = loose.pop() {
             if let History::Result { node, .. } = history
                 && let Some(mut node) = Arc::into_inner(node)
             {
-                loose.extend(node.inputs.iter_mut().filter_map(|(_, history)| history.take()));
+                loose.extend(node.inputs.iter_mut().filter_map(|input| input.history.take()));
             }
         }
     }
 }
 
+/// The gradients of a node's outputs, as far as there are any.
+type Gradients = SmallVec<[Option<Tensor>; 1]>;
+
 /// A node that gradients have reached.
 struct Reached {
     node: Arc<Node>,
-    gradients: SmallVec<[Option<Tensor>; 3]>,
+    gradients: Gradients,
     /// Whether the gradient is the implicit 1 of the loss itself.
     is_loss: bool,
 }
@@ -214,8 +298,8 @@ pub(crate) fn backward(from: &Tensor, gradient: Option<Tensor>) -> Result<()> {
         None => return Err(Error::NoGradient { reason: "this one does not".into() }),
         Some(History::Leaf(leaf)) => return leaf.add(context, seed),
         Some(History::Result { node, output }) => {
-            let mut gradients: SmallVec<[Option<Tensor>; 3]> = node.outputs.iter().map(|_| None).collect();
-            gradients[*output] = Some(seed);
+            let mut gradients: Gradients = node.outputs.iter().map(|_| None).collect();
+            gradients[*output as usize] = Some(seed);
             frontier.insert(node.id, Reached { node: Arc::clone(node), gradients, is_loss });
         }
     }
@@ -243,8 +327,8 @@ pub(crate) fn backward(from: &Tensor, gradient: Option<Tensor>) -> Result<()> {
 pub struct Backward<'a> {
     context: &'a Context,
     node: &'a Node,
-    saved: Saved,
-    gradients: SmallVec<[Option<Tensor>; 3]>,
+    saved: Box<[Kept]>,
+    gradients: Gradients,
     is_loss: bool,
     frontier: &'a mut Frontier,
 }
@@ -252,7 +336,7 @@ pub struct Backward<'a> {
 impl Backward<'_> {
     /// Whether anyone needs the gradient of this input.
     pub fn wants(&self, input: usize) -> bool {
-        self.node.inputs.get(input).is_some_and(|(_, history)| history.is_some())
+        self.node.inputs.get(input).is_some_and(|input| input.history.is_some())
     }
 
     /// How many inputs the operation had.
@@ -262,14 +346,14 @@ impl Backward<'_> {
 
     /// The shape of an input, which is that of its gradient.
     pub fn input_shape(&self, input: usize) -> Shape {
-        self.node.inputs[input].0.shape
+        self.node.inputs[input].shape
     }
 
     /// The gradient that reached an output; zeros if none did.
     pub fn gradient(&self, output: usize) -> Result<Tensor> {
         match &self.gradients[output] {
             Some(gradient) => Ok(gradient.clone()),
-            None => self.run(Fill { shape: self.node.outputs[output].shape, dtype: DType::F32, value: 0.0 }, &[]),
+            None => self.run(Fill { shape: self.node.outputs[output], dtype: DType::F32, value: 0.0 }, &[]),
         }
     }
 
@@ -285,24 +369,24 @@ impl Backward<'_> {
 
     /// An input that the operation has saved.
     pub fn input(&self, input: usize) -> Result<Tensor> {
-        self.kept(self.saved.inputs.get(input))
+        self.kept(|slot| matches!(slot, Slot::Input(index) if usize::from(index) == input))
     }
 
     /// An output that the operation has saved.
     pub fn output(&self, output: usize) -> Result<Tensor> {
-        self.kept(self.saved.outputs.get(output))
+        self.kept(|slot| matches!(slot, Slot::Output(index) if usize::from(index) == output))
     }
 
-    fn kept(&self, kept: Option<&Option<Kept>>) -> Result<Tensor> {
+    fn kept(&self, is_it: impl Fn(Slot) -> bool) -> Result<Tensor> {
         let op = self.node.op.name();
-        let Some(Some(kept)) = kept else {
+        let Some(kept) = self.saved.iter().find(|kept| is_it(kept.slot)) else {
             return Err(Error::Internal { op, reason: "its gradient needs a tensor that it has not saved".into() });
         };
-        let found = kept.tensor.version();
+        let found = kept.storage.version();
         if found != kept.version {
             return Err(Error::Overwritten { op, needed: kept.version, found });
         }
-        Ok(kept.tensor.clone())
+        Ok(Tensor::new(self.context.clone(), Arc::clone(&kept.storage), kept.layout, kept.dtype))
     }
 
     /// Runs an operation, not recorded, and gives its first result.
@@ -319,7 +403,7 @@ impl Backward<'_> {
     /// The gradient of an input is what this operation gives. Nothing is done if nobody wants it.
     pub fn emit(&mut self, input: usize, op: impl Into<Op>, inputs: &[&Tensor]) -> Result<()> {
         let op = op.into();
-        match &self.node.inputs[input].1 {
+        match &self.node.inputs[input].history {
             None => Ok(()),
             Some(History::Leaf(leaf)) => leaf.receive(self.context, &op, inputs),
             Some(History::Result { .. }) => {
@@ -345,7 +429,7 @@ impl Backward<'_> {
 
     /// The gradient of an input is this tensor.
     pub fn pass(&mut self, input: usize, gradient: Tensor) -> Result<()> {
-        match &self.node.inputs[input].1 {
+        match &self.node.inputs[input].history {
             None => Ok(()),
             Some(History::Leaf(leaf)) => leaf.add(self.context, gradient),
             Some(History::Result { node, output }) => {
@@ -354,11 +438,11 @@ impl Backward<'_> {
                     gradients: node.outputs.iter().map(|_| None).collect(),
                     is_loss: false,
                 });
-                let sum = match reached.gradients[*output].take() {
+                let sum = match reached.gradients[*output as usize].take() {
                     None => gradient,
                     Some(earlier) => add(self.context, earlier, gradient)?,
                 };
-                reached.gradients[*output] = Some(sum);
+                reached.gradients[*output as usize] = Some(sum);
                 Ok(())
             }
         }

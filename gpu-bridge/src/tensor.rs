@@ -52,6 +52,11 @@ impl Storage {
         Self { block, version: AtomicU64::new(0) }
     }
 
+    /// How often the memory was written in place.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
     /// Says that the memory is written.
     pub(crate) fn touch(&self) {
         self.version.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +90,7 @@ impl Tensor {
 
     /// How often the memory, which views share, was written in place.
     pub fn version(&self) -> u64 {
-        self.storage.version.load(Ordering::Relaxed)
+        self.storage.version()
     }
 
     /// The same values in the same memory, cut off from the tape: no gradient flows through it.
@@ -223,7 +228,7 @@ impl Tensor {
         Self { layout, history: None, ..self.clone() }
     }
 
-    pub(crate) fn storage(&self) -> &Storage {
+    pub(crate) fn storage(&self) -> &Arc<Storage> {
         &self.storage
     }
 

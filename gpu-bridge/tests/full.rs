@@ -20,7 +20,7 @@ const ELEMENTS: usize = 150 << 20;
 const TOO_MANY: usize = 8;
 
 fn context(gpu: &Gpu) -> Context {
-    Context::new(gpu.open(NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
+    Context::new(gpu.open(&"test".into(), NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
 }
 
 /// Limits the address space of this process to what it has and `ROOM` more.

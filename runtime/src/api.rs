@@ -1,25 +1,28 @@
 //! The HTTP API. The only place that names an HTTP status.
 //!
 //! Handlers extract, call the [`Node`], and turn the answer into JSON. Every route is listed in [`router`] and described
-//! in [`Description`]; every error becomes a problem in [`problem`].
+//! in [`description`]; every error becomes a problem in [`problem`].
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
-use axum::http::{Method, Uri};
+use axum::http::header::{ALLOW, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderValue, Method, Uri};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
-use utoipa::OpenApi;
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, ResponseBuilder, Responses};
+use bytes::Bytes;
 
 use crate::node::Node;
 
+mod admission;
 mod auth;
+mod connection;
 mod datasets;
+mod description;
 mod devices;
+mod ending;
 mod follow;
 mod functions;
 mod invoke;
@@ -35,57 +38,13 @@ mod tenants;
 pub mod types;
 mod uploads;
 
+pub use connection::{Connection, RequestOn};
 use problem::{ApiError, Kind};
-
-/// What `/openapi.json` says.
-#[derive(OpenApi)]
-#[openapi(
-    info(title = "Weft", description = "Functions, tenants and training on one node"),
-    paths(
-        functions::deploy, functions::list, functions::show, functions::delete, functions::versions,
-        functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
-        uploads::begin, uploads::show, uploads::part, uploads::delete,
-        datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
-        models::create, models::list, models::show, models::file, models::delete,
-        jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
-        jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
-        params::list, params::get, params::set, params::delete, params::delete_all,
-        tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
-        tenants::delete,
-        operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
-        devices::list, devices::reset,
-    ),
-    security(("key" = []))
-)]
-struct Description;
-
-/// The description of the API, OpenAPI 3.1.
-pub fn openapi() -> utoipa::openapi::OpenApi {
-    let mut description = Description::openapi();
-    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-    description.components.get_or_insert_default().add_security_scheme("key", bearer);
-    for item in description.paths.paths.values_mut() {
-        let operations = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete, &mut item.patch];
-        for operation in operations.into_iter().flatten() {
-            declare_problems(&mut operation.responses);
-        }
-    }
-    description
-}
-
-/// Any request may be refused, and the node may fail: every operation says so, in the same words.
-fn declare_problems(responses: &mut Responses) {
-    for (class, meaning) in [("4XX", "The request was refused"), ("5XX", "The node or the function failed")] {
-        let problem = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-        let response = ResponseBuilder::new().description(meaning).content("application/problem+json", problem);
-        responses.responses.entry(class.to_owned()).or_insert_with(|| response.build().into());
-    }
-}
 
 /// Every route.
 pub fn router(node: Arc<Node>) -> Router {
-    let description = openapi().to_json().unwrap_or_default();
-    let description = move || async move { ([("content-type", "application/json")], description.clone()) };
+    let description = Bytes::from(description::openapi().to_string());
+    let description = move || async move { ([("content-type", "application/json")], description) };
     Router::new()
         .route("/v1/functions", get(functions::list))
         .route("/v1/functions/{name}", put(functions::deploy).get(functions::show).delete(functions::delete))
@@ -138,26 +97,32 @@ async fn unknown_route(uri: Uri) -> ApiError {
     ApiError::not_found(&format!("there is no route `{path}`; `/openapi.json` lists them"))
 }
 
-async fn wrong_method(method: Method) -> ApiError {
-    ApiError::new(
-        Kind::MethodNotAllowed,
-        format!("this route does not take {method}; `/openapi.json` says what it takes"),
-    )
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let detail = format!("this route does not take {method}; `/openapi.json` says what it takes");
+    let mut response = ApiError::new(Kind::MethodNotAllowed, detail).into_response();
+    // The router would add POST, which only `prune` takes: see `jobs::posted`.
+    let job = uri.path().strip_prefix("/v1/jobs/").filter(|job| !job.contains('/') && *job != "prune");
+    if job.is_some() {
+        response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD,DELETE"));
+    }
+    response
 }
 
-/// Counts requests in flight and problems, and turns what axum itself refuses (a path that is not UTF-8) into one.
+/// Admits a request, counts it while it is in flight, counts problems, and turns what axum itself refuses (a path that is
+/// not UTF-8) into one.
 async fn observe(State(node): State<Arc<Node>>, request: axum::extract::Request, next: Next) -> Response {
     let _active = node.begin_request();
-    let response = next.run(request).await;
-    let kind = match response.extensions().get::<Kind>() {
-        Some(kind) => *kind,
-        None if response.status().is_client_error() => {
-            let refused = ApiError::new(Kind::InvalidRequest, "the path is not what this route takes");
-            node.metrics.count_problem(Kind::InvalidRequest.slug());
-            return refused.into_response();
-        }
-        None => return response,
+    let mut response = match admission::admit(&request, node.is_developers()) {
+        Ok(()) => ending::run(request, next).await,
+        Err(refused) => refused.into_response(),
     };
-    node.metrics.count_problem(kind.slug());
+    if response.status().is_client_error() && response.extensions().get::<Kind>().is_none() {
+        response = ApiError::new(Kind::InvalidRequest, "the path is not what this route takes").into_response();
+    }
+    if let Some(kind) = response.extensions().get::<Kind>() {
+        node.metrics.count_problem(kind.slug());
+    }
+    // What functions answer is of their callers' making, too: no browser is to guess that it is a page.
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

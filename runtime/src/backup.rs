@@ -22,7 +22,7 @@ use tokio::io::AsyncReadExt;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
-use crate::blob::{BlobError, BlobPlace, BlobReader, Blobs, publish_file};
+use crate::blob::{BlobError, BlobPlace, BlobReader, Blobs, Pinned, publish_file};
 use crate::data_dir::DataDir;
 use crate::digest::Digest;
 use crate::meta::{Entry, Metadata};
@@ -53,25 +53,43 @@ pub struct RestoreSummary {
     pub bytes: u64,
 }
 
-/// The archive, piece by piece. Changes wait until it has been read or dropped.
+/// The archive, piece by piece. Changes wait for a moment, while it is seen to that all that the records name stays; then
+/// everything goes on, however slowly the archive is read.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
-    let (pieces, received) = mpsc::channel(4);
     let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.hold().await);
-    let records: Vec<Entry> = node.metadata.snapshot()?.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
+    let (records, pins) = {
+        // Running jobs replace their checkpoints whatever else is held.
+        let _still = node.jobs.hold_still().await;
+        let mut digests = node.catalog.digests();
+        digests.extend(node.registry.all_digests());
+        digests.extend(node.jobs.digests());
+        (node.metadata.snapshot()?, node.blobs.pin_all(digests).await)
+    };
+    let records: Vec<Entry> = records.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     node.params.save().await?;
     let params = node.params_snapshot()?;
-    tokio::task::spawn_blocking(move || {
-        let _held = held;
-        let written = write(&node, &records, params, Pieces(pieces.clone()));
+    drop(held);
+    let (pieces, received) = mpsc::channel(4);
+    let runtime = Handle::current();
+    // A thread of its own: it goes at its reader's pace.
+    std::thread::Builder::new().name("backup".to_owned()).spawn(move || {
+        let written = write(&node, &runtime, &records, params, &pins, Pieces(pieces.clone()));
         if let Err(error) = written {
             // Breaks the answer off, so that the reader notices.
             pieces.blocking_send(Err(error)).ok();
         }
-    });
+    })?;
     Ok(stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) }))
 }
 
-fn write(node: &Node, records: &[Entry], params: Option<File>, output: Pieces) -> io::Result<()> {
+fn write(
+    node: &Node,
+    runtime: &Handle,
+    records: &[Entry],
+    params: Option<File>,
+    pins: &[Pinned],
+    output: Pieces,
+) -> io::Result<()> {
     let mut archive = tar::Builder::new(io::BufWriter::with_capacity(PIECE, output));
     let created_ms = crate::clock::unix_ms();
     let head = Head { format: FORMAT, weft: env!("CARGO_PKG_VERSION").to_owned(), created_ms };
@@ -81,15 +99,11 @@ fn write(node: &Node, records: &[Entry], params: Option<File>, output: Pieces) -
         let size = params.metadata()?.len();
         archive.append_data(&mut header(size), PARAMS, params.take(size))?;
     }
-    let runtime = Handle::current();
-    let mut digests = node.catalog.digests();
-    digests.extend(node.registry.all_digests());
-    digests.extend(node.jobs.digests());
-    for digest in digests {
+    for digest in pins.iter().map(Pinned::digest) {
         // Checked on the way: a backup that holds a damaged component would be none.
         let blob = runtime.block_on(node.blobs.open(&digest))?;
         let mut header = header(blob.size());
-        let reader = Blocking { runtime: &runtime, inner: blob };
+        let reader = Blocking { runtime, inner: blob };
         archive.append_data(&mut header, format!("blobs/{}", digest.hex()), reader)?;
     }
     append(&mut archive, END, b"")?;

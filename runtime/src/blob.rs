@@ -60,6 +60,13 @@ pub enum BlobError {
     Unusable { place: String, why: String },
 }
 
+impl BlobError {
+    /// Whether it may be gone when it is tried again: the disk is full, or the bucket away.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Store { .. } | Self::Unusable { .. })
+    }
+}
+
 impl From<BlobError> for io::Error {
     fn from(error: BlobError) -> Self {
         let kind = match &error {
@@ -193,6 +200,15 @@ impl Blobs {
         let pinned = self.pins.pin(*digest).await;
         self.size(digest).await?;
         Ok(pinned)
+    }
+
+    /// Pins blobs that records name, without a look at whether they are there.
+    pub async fn pin_all(&self, digests: impl IntoIterator<Item = Digest>) -> Vec<Pinned> {
+        let mut pins = Vec::new();
+        for digest in digests {
+            pins.push(self.pins.pin(digest).await);
+        }
+        pins
     }
 
     /// Reads a blob from its beginning. What was read is right once its end was reached without an error.

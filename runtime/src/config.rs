@@ -175,12 +175,16 @@ settings! {
     queue_timeout ("WEFT_QUEUE_TIMEOUT"): Span = Span(Duration::from_secs(10)),
     /// Connections at once.
     max_connections ("WEFT_MAX_CONNECTIONS"): u32 = 10_000,
+    /// Connections on which one tenant's requests are answered at once; 0 means half of `max_connections`.
+    max_connections_per_tenant ("WEFT_MAX_CONNECTIONS_PER_TENANT"): u32 = 0,
     /// How long a client may take to send a request's head, and how long a connection may be idle.
     header_timeout ("WEFT_HEADER_TIMEOUT"): Span = Span(Duration::from_secs(30)),
     /// How long a client may take to send a request's body.
     body_timeout ("WEFT_BODY_TIMEOUT"): Span = Span(Duration::from_secs(60)),
     /// How long a client may take to accept more of an answer.
     write_timeout ("WEFT_WRITE_TIMEOUT"): Span = Span(Duration::from_secs(30)),
+    /// How long a client may take to fetch the whole of a model that is written for it in another format.
+    answer_timeout ("WEFT_ANSWER_TIMEOUT"): Span = Span(Duration::from_secs(3_600)),
     /// How long work in flight may take after SIGTERM.
     grace ("WEFT_GRACE"): Span = Span(Duration::from_secs(30)),
     /// Wall-clock and CPU time of compiling one component.
@@ -251,6 +255,7 @@ impl Settings {
             ("header_timeout", self.header_timeout),
             ("body_timeout", self.body_timeout),
             ("write_timeout", self.write_timeout),
+            ("answer_timeout", self.answer_timeout),
             ("queue_timeout", self.queue_timeout),
             ("params_snapshot_every", self.params_snapshot_every),
         ] {
@@ -269,6 +274,14 @@ impl Settings {
 
     pub fn has_tls(&self) -> bool {
         !self.tls_cert.as_os_str().is_empty()
+    }
+
+    /// Connections on which one tenant's requests are answered at once.
+    pub fn connections_per_tenant(&self) -> u32 {
+        match self.max_connections_per_tenant {
+            0 => (self.max_connections / 2).max(1),
+            given => given,
+        }
     }
 
     /// Where blobs are kept; what does not parse was refused at start.

@@ -10,12 +10,23 @@
 //! staging/        files in the making; emptied at start
 //! ```
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// The layout that this version writes and reads.
 pub const FORMAT: u32 = 1;
+
+/// What a node makes in its directory.
+const OURS: [&str; 7] = ["lock", "format", "meta.redb", "blobs", "artifacts", "params", "staging"];
+/// The permissions of everybody but the owner.
+const OTHERS: u32 = 0o077;
+
+/// Lets only the owner see what this process writes from now on: functions, data and the hashes of keys are in it.
+pub fn keep_others_out() {
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(OTHERS));
+}
 
 /// Why a data directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +79,27 @@ impl DataDir {
         for folder in [directory.staging(), directory.blobs(), directory.artifacts(), directory.params()] {
             fs::create_dir_all(folder).map_err(failed("cannot be created"))?;
         }
+        directory.make_private().map_err(failed("its permissions cannot be changed"))?;
         Ok(directory)
+    }
+
+    /// What is in it is for its owner alone, also where an earlier version or somebody's `mkdir` was less careful. The
+    /// directory itself may be somebody else's to change, so that is only told.
+    fn make_private(&self) -> io::Result<()> {
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_ours = OURS.iter().any(|ours| name == *ours);
+            let mode = entry.metadata()?.permissions().mode();
+            if is_ours && mode & OTHERS != 0 {
+                fs::set_permissions(entry.path(), Permissions::from_mode(mode & !OTHERS))?;
+            }
+        }
+        if fs::metadata(&self.root)?.permissions().mode() & OTHERS != 0 {
+            let path = self.root.display();
+            tracing::warn!(%path, "others may look into the data directory: `chmod 700` keeps them out");
+        }
+        Ok(())
     }
 
     pub fn root(&self) -> &Path {
@@ -135,6 +166,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("meta.redb"), "").unwrap();
         assert!(matches!(DataDir::open(folder.path()), Err(DataDirError::Format { .. })));
+    }
+
+    #[test]
+    fn what_others_could_read_becomes_private() {
+        let folder = tempfile::tempdir().unwrap();
+        let open_to_all = |path: &Path, mode| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+        drop(DataDir::open(folder.path()).unwrap());
+        let (blobs, format, other) =
+            (folder.path().join("blobs"), folder.path().join("format"), folder.path().join("notes"));
+        fs::write(&other, "not ours").unwrap();
+        open_to_all(&blobs, 0o755);
+        open_to_all(&format, 0o644);
+        open_to_all(&other, 0o644);
+        drop(DataDir::open(folder.path()).unwrap());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&blobs), mode(&format), mode(&other)), (0o700, 0o600, 0o644));
     }
 
     #[test]

@@ -1,46 +1,171 @@
 //! The node's devices: opened when a function first needs one, and leased call by call.
+//!
+//! - `line`: calls that wait for room; pure
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use tokio::sync::OnceCell;
-use weft_gpu::pool::{PoolError, machine};
+use tokio::sync::{OnceCell, oneshot, watch};
+use weft_gpu::pool::{PoolError, Spare, machine};
 use weft_gpu::{Context, Crew, Lease, Pool, Request};
 
-use crate::tenant::Tenant;
+use crate::job::is_busy;
+use crate::locks::Lock;
+use crate::sandbox::GateFull;
+use crate::tenant::{Tenant, TenantId};
+
+mod line;
+
+use line::{Line, Waiting};
 
 /// Operations that one call may record: the tape's length.
 pub const TAPE_NODES: usize = 1 << 20;
+
+/// How soon a device that could not be opened is tried again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Why a call has no device.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDevice {
+    #[error("{0}")]
+    Busy(#[from] GateFull),
+    #[error("no device had room within `queue_timeout` = {} ms", .0.as_millis())]
+    TimedOut(Duration),
+    #[error("no device: {0}")]
+    Pool(#[from] PoolError),
+}
+
+/// Who waits, and how it is told what became of it.
+struct Waiter {
+    owner: Arc<str>,
+    told: oneshot::Sender<Result<Part, PoolError>>,
+}
 
 pub struct Devices {
     /// Which of them may be used.
     visible: String,
     pool: OnceCell<Pool>,
     crew: Arc<Crew>,
+    /// How often memory of a device was given back.
+    freed: Arc<watch::Sender<u64>>,
+    line: Arc<Mutex<Line<Waiter>>>,
+    /// The longest that a call waits for room.
+    patience: Duration,
 }
 
 impl Devices {
-    /// `visible` is `all`, `none`, or names such as `cpu,gpu:0`, see [`Pool::visible`]; `threads` work on one operation where cores compute.
-    pub fn new(visible: &str, threads: usize) -> Self {
-        Self { visible: visible.to_owned(), pool: OnceCell::new(), crew: Arc::new(Crew::new(threads)) }
+    /// `visible` is `all`, `none`, or names such as `cpu,gpu:0`, see [`Pool::visible`]; `threads` work on one operation where
+    /// cores compute. So many calls may wait for room, of all tenants and of one, and so long.
+    pub fn new(visible: &str, threads: usize, waiting: u32, waiting_per_tenant: u32, patience: Duration) -> Self {
+        let (crew, freed) = (Arc::new(Crew::new(threads)), Arc::new(watch::channel(0).0));
+        let line = Arc::new(Mutex::new(Line::new(waiting, waiting_per_tenant)));
+        Self { visible: visible.to_owned(), pool: OnceCell::new(), crew, freed, line, patience }
     }
 
     /// A part of a device for one call of a tenant's.
-    pub async fn lease(&self, tenant: &Arc<Tenant>) -> Result<Leased, PoolError> {
+    pub async fn lease(&self, tenant: &Arc<Tenant>) -> Result<Leased, NoDevice> {
+        let part = self.part(tenant, tenant.quota().device_memory).await?;
+        let context = Context::leased(&part.lease, self.crew.clone(), TAPE_NODES);
+        Ok(Leased { context, part, tenant: tenant.clone() })
+    }
+
+    /// So many bytes of a device for a tenant; waits its turn where there is no room.
+    pub async fn part(&self, tenant: &Tenant, bytes: u64) -> Result<Part, NoDevice> {
         let pool = self.open().await?;
-        let bytes = usize::try_from(tenant.quota().device_memory).unwrap_or(usize::MAX);
-        let lease = pool.lease(Request::new(tenant.name.as_str(), bytes))?;
-        let context = Context::leased(&lease, self.crew.clone(), TAPE_NODES);
-        Ok(Leased { context, lease, tenant: tenant.clone() })
+        let (owner, allowed) = (Arc::<str>::from(tenant.name.as_str()), tenant.quota().call_memory);
+        let (passes, has_more) = {
+            let mut line = self.line.locked();
+            let has_more = line.holds(tenant.id);
+            (line.passes(tenant.id, bytes, allowed), has_more)
+        };
+        if passes {
+            let held = self.held(tenant.id, bytes);
+            match pool.lease(request(owner.clone(), bytes, has_more)) {
+                Ok(lease) => return Ok(Part { lease, _held: held }),
+                Err(error) if may_pass(&error, has_more) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let (told, turn) = oneshot::channel();
+        let call = Waiting { bytes, allowed, waiter: Waiter { owner, told } };
+        self.line.locked().join(tenant.id, call, |waiter| waiter.told.is_closed())?;
+        // Something may have been given back between the two looks.
+        self.freed.send_modify(|times| *times += 1);
+        match tokio::time::timeout(self.patience, turn).await {
+            Ok(Ok(part)) => Ok(part?),
+            // Whoever tells stays in line until it has told.
+            Ok(Err(_)) | Err(_) => Err(NoDevice::TimedOut(self.patience)),
+        }
+    }
+
+    fn held(&self, tenant: TenantId, bytes: u64) -> Held {
+        Held { tenant, bytes, line: self.line.clone(), freed: self.freed.clone() }
     }
 
     /// The devices; opening them takes a moment, the first time.
     pub async fn open(&self) -> Result<&Pool, PoolError> {
-        self.pool.get_or_try_init(|| open(self.visible.clone())).await
+        let open = || async {
+            let pool = open(self.visible.clone()).await?;
+            let freed = self.freed.clone();
+            pool.when_freed(move || freed.send_modify(|times| *times += 1));
+            tokio::spawn(serve(pool.clone(), self.line.clone(), self.freed.clone()));
+            Ok(pool)
+        };
+        self.pool.get_or_try_init(open).await
     }
 
     /// The devices, if some function has needed one.
     pub fn pool(&self) -> Option<&Pool> {
         self.pool.get()
+    }
+
+    /// Changes whenever memory of a device is given back; counts how often.
+    pub fn freed(&self) -> watch::Receiver<u64> {
+        self.freed.subscribe()
+    }
+}
+
+/// A tenant that has a part already leaves as much again to others, so that none has a whole device.
+fn request(owner: Arc<str>, bytes: u64, has_more: bool) -> Request {
+    let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let spare = if has_more { Spare::Bytes(bytes) } else { Spare::Nothing };
+    Request { spare, ..Request::new(owner, bytes) }
+}
+
+/// Whether a call may find room later. One whose tenant has a part already leaves something to others, and may fit where it
+/// need not any more.
+fn may_pass(error: &PoolError, has_more: bool) -> bool {
+    is_busy(error) || (has_more && matches!(error, PoolError::NothingFits { .. }))
+}
+
+/// Gives what becomes free to those that wait, for as long as the node runs.
+async fn serve(pool: Pool, line: Arc<Mutex<Line<Waiter>>>, freed: Arc<watch::Sender<u64>>) {
+    let mut changes = freed.subscribe();
+    while changes.changed().await.is_ok() {
+        let mut tried = HashSet::new();
+        loop {
+            let next = line.locked().next(&tried);
+            let Some((tenant, call, has_more)) = next else { break };
+            let held = Held { tenant, bytes: call.bytes, line: line.clone(), freed: freed.clone() };
+            if call.waiter.told.is_closed() {
+                continue;
+            }
+            match pool.lease(request(call.waiter.owner.clone(), call.bytes, has_more)) {
+                // One that has gone in this moment gives it back at once.
+                Ok(lease) => drop(call.waiter.told.send(Ok(Part { lease, _held: held }))),
+                Err(error) if may_pass(&error, has_more) => {
+                    held.forget();
+                    line.locked().put_back(tenant, call);
+                    tried.insert(tenant);
+                    // A device that is lost is asked again soon, not all the time.
+                    if matches!(error, PoolError::Device(_)) {
+                        tokio::time::sleep(LOOK_AGAIN).await;
+                    }
+                }
+                Err(error) => drop(call.waiter.told.send(Err(error))),
+            }
+        }
     }
 }
 
@@ -53,16 +178,47 @@ async fn open(visible: String) -> Result<Pool, PoolError> {
     })
 }
 
+/// What a call of a tenant's holds in the line's books, until dropped.
+struct Held {
+    tenant: TenantId,
+    bytes: u64,
+    line: Arc<Mutex<Line<Waiter>>>,
+    freed: Arc<watch::Sender<u64>>,
+}
+
+impl Held {
+    /// It is put back in line, which takes it out of the books as well.
+    fn forget(mut self) {
+        self.bytes = 0;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.bytes > 0 {
+            self.line.locked().end(self.tenant, self.bytes);
+            // Another call of this tenant's may be allowed now.
+            self.freed.send_modify(|times| *times += 1);
+        }
+    }
+}
+
+/// A part of a device that a call was given.
+pub struct Part {
+    pub lease: Lease,
+    _held: Held,
+}
+
 /// A lease whose time is charged to its tenant, however the call ends. What still computes then is stopped.
 pub struct Leased {
     pub context: Context,
-    lease: Lease,
+    part: Part,
     tenant: Arc<Tenant>,
 }
 
 impl Drop for Leased {
     fn drop(&mut self) {
-        self.lease.cancel().cancel();
-        self.tenant.ledger.charge_device(self.lease.time());
+        self.part.lease.cancel().cancel();
+        self.tenant.ledger.charge_device(self.part.lease.time());
     }
 }

@@ -3,11 +3,13 @@
 //! A function reaches exactly what is here and in WASI's clocks, randomness and standard streams, and of those only what
 //! it imports.
 
+use std::sync::Arc;
+
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime::{Engine, Result};
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
-use crate::sandbox::{MAX_HANDLES, Meter};
+use crate::sandbox::{Aside, MAX_HANDLES, Meter, Seat};
 
 pub mod data;
 mod job;
@@ -25,8 +27,6 @@ pub mod bindings {
         path: "../wit",
         world: "trainer",
         imports: {
-            "weft:train/tensor.[method]tensor.read": async | trappable,
-            "weft:train/tensor.[method]tensor.item": async | trappable,
             default: trappable,
         },
         exports: { default: async },
@@ -67,6 +67,8 @@ pub struct HostState {
     pub training: data::Training,
     /// A trainer has none.
     pub params: Option<params::Params>,
+    /// Whose turn is given up while it computes on its device. A guest with one has a thread of its own.
+    pub seat: Option<Arc<Seat>>,
     handles: ResourceTable,
     /// Made when a guest first asks for it; most never do.
     wasi: Option<Box<WasiCtx>>,
@@ -82,9 +84,17 @@ impl HostState {
             compute: Default::default(),
             training: Default::default(),
             params: None,
+            seat: None,
             handles,
             wasi: None,
         }
+    }
+}
+
+impl HostState {
+    /// The guest is inside a kernel, or waits for its device, until the result is dropped.
+    fn aside(&self) -> Option<Aside<'_>> {
+        self.seat.as_ref().map(|seat| seat.aside())
     }
 }
 

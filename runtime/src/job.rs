@@ -6,6 +6,7 @@
 //! - [`events`]: what followers are told
 //! - [`live`]: all jobs of a node, in memory as on disk
 //! - `submit`, `probe`: how a job comes in, and whether its trainer takes its data set
+//! - `apart`: guest code that runs for a request, on threads of its own
 //! - [`queue`]: which job may run; pure
 //! - `run`: what starts jobs, and one from its start to its end
 //! - `orders`, `infer`: what else can be asked of a node about a job
@@ -20,6 +21,7 @@
 //!
 //! What workers exchange, and when, is decided in [`sync`](crate::sync); here is what does it.
 
+pub(crate) mod apart;
 pub mod checkpoint;
 pub mod common;
 pub mod cost;
@@ -46,6 +48,7 @@ pub use crate::sync::Rule;
 pub use events::EventBook;
 pub use live::{Jobs, Live};
 pub use record::{EpochRecord, Job, JobEvent, Progress, Spending, Stages, State};
+pub(crate) use run::schedule;
 pub use spec::{BadSpec, JobSpec};
 
 /// Why a job was not done what was asked.
@@ -89,9 +92,46 @@ pub enum JobError {
     Randomness(#[from] getrandom::Error),
     #[error("{what}: {error}")]
     Io { what: &'static str, error: std::io::Error },
+    /// What the node could not do for a trainer just then.
+    #[error("{0}")]
+    Passing(String),
+}
+
+/// Whether devices are only busy, or lost for the moment: what does not fit now fits when others have gone.
+pub(crate) fn is_busy(error: &weft_gpu::pool::PoolError) -> bool {
+    use weft_gpu::pool::PoolError;
+    match error {
+        PoolError::NothingFits { wanted, largest, .. } => wanted <= largest,
+        PoolError::Device(_) => true,
+        _ => false,
+    }
 }
 
 impl JobError {
+    /// Whether it may be gone when it is tried again: what was in the way is how the node is now, not the job.
+    pub fn passes(&self) -> bool {
+        use crate::catalog::CatalogError;
+        use crate::node::InvokeFailure;
+        use crate::registry::RegistryError;
+        use crate::sandbox::CompileError;
+        match self {
+            Self::Device(error) => is_busy(error),
+            Self::Blob(error)
+            | Self::Registry(RegistryError::Blob(error))
+            | Self::Catalog(CatalogError::Blob(error)) => error.passes(),
+            Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
+            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
+            Self::Registry(RegistryError::Compile(error)) => {
+                matches!(error, CompileError::Busy(_) | CompileError::Failed(_) | CompileError::TooLong(_))
+            }
+            Self::Catalog(CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Busy(_)) => true,
+            Self::Invoke(failure) => {
+                matches!(failure, InvokeFailure::Busy(_) | InvokeFailure::QueueTimeout(_) | InvokeFailure::Device(_))
+            }
+            _ => false,
+        }
+    }
+
     fn wrong(job: &Job, problem: &'static str) -> Self {
         Self::Wrong { name: job.name.to_string(), state: job.state.word(), problem }
     }

@@ -1,8 +1,9 @@
 //! What functions say: log lines of invocations, kept per tenant within its quota.
 //!
 //! A tenant's lines share one book, bounded in bytes, whose oldest lines go first. Lines are numbered so that a reader can
-//! go on where it stopped, also after a restart: numbers follow the clock and are never used twice. The book is written
-//! to the metadata store with the ledger, once a second.
+//! go on where it stopped, also after a restart: numbers follow the clock and are never used twice. What has changed in a
+//! book is written to the metadata store with the ledger, once a second, up to so many lines at a time; a write that failed
+//! is done again by the next one.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
@@ -19,6 +20,9 @@ use crate::tenant::{Tenant, TenantId};
 
 /// What a line costs beside its text.
 const LINE_OVERHEAD: u64 = 64;
+
+/// Lines of one tenant that are stored at a time, so that nobody's chatter keeps the store from everybody else.
+pub const LINES_AT_A_TIME: usize = 4_096;
 
 /// How much a line matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -95,8 +99,21 @@ struct Book {
     lines: VecDeque<LogLine>,
     bytes: u64,
     last_id: u64,
-    /// The ids that are in the metadata store, oldest first.
-    stored: VecDeque<u64>,
+    /// Lines up to this one are in the metadata store, unless they are gone from the book.
+    stored_to: u64,
+    /// While lines are being stored: the last of those. Nobody knows yet whether they will be.
+    storing_to: Option<u64>,
+    /// Lines that are gone from the book, and must go from the store.
+    to_delete: Vec<u64>,
+}
+
+impl Book {
+    /// Notes that a line is no longer in the book.
+    fn dropped(&mut self, id: u64) {
+        if id <= self.stored_to || self.storing_to.is_some_and(|storing_to| id <= storing_to) {
+            self.to_delete.push(id);
+        }
+    }
 }
 
 /// The log of one tenant.
@@ -130,6 +147,7 @@ impl LogBook {
         while book.bytes > keep {
             let Some(oldest) = book.lines.pop_front() else { break };
             book.bytes -= oldest.bytes();
+            book.dropped(oldest.id);
         }
         drop(book);
         self.latest.send_replace(id);
@@ -158,25 +176,59 @@ impl LogBook {
 
     fn forget(&self, whose: &Whose) {
         let mut book = self.book();
-        book.lines.retain(|line| !whose.wrote(line));
+        let (gone, kept) = std::mem::take(&mut book.lines).into_iter().partition(|line| whose.wrote(line));
+        book.lines = kept;
         book.bytes = book.lines.iter().map(LogLine::bytes).sum();
+        let gone: VecDeque<LogLine> = gone;
+        for line in gone {
+            book.dropped(line.id);
+        }
     }
 
-    fn batch(&self, tenant: TenantId, mut batch: Batch) -> Result<Batch, MetaError> {
+    /// What has changed since it was last stored, up to `most` new lines. [`LogBook::stored`] must follow.
+    fn unstored(&self, most: usize) -> (Vec<LogLine>, Vec<u64>) {
         let mut book = self.book();
-        let newest_stored = book.stored.back().copied().unwrap_or(0);
-        let kept: std::collections::HashSet<u64> = book.lines.iter().map(|line| line.id).collect();
-        for id in book.stored.iter().filter(|id| !kept.contains(id)) {
-            batch = batch.delete::<LogRecord>(log_key(tenant, *id));
+        let start = book.lines.partition_point(|line| line.id <= book.stored_to);
+        let fresh: Vec<LogLine> = book.lines.range(start..).take(most).cloned().collect();
+        book.storing_to = fresh.last().map(|line| line.id);
+        (fresh, std::mem::take(&mut book.to_delete))
+    }
+
+    /// What was [`LogBook::unstored`] is stored now, or could not be.
+    fn stored(&self, deleted: Vec<u64>, written: bool) {
+        let mut book = self.book();
+        let storing_to = book.storing_to.take();
+        if written {
+            book.stored_to = storing_to.unwrap_or(book.stored_to);
+        } else {
+            book.to_delete.extend(deleted);
+            // Nothing was stored beyond, so nothing has to go from there.
+            let stored_to = book.stored_to;
+            book.to_delete.retain(|id| *id <= stored_to);
         }
-        book.stored.retain(|id| kept.contains(id));
-        let start = book.lines.partition_point(|line| line.id <= newest_stored);
-        let fresh: Vec<LogLine> = book.lines.range(start..).cloned().collect();
-        for line in fresh {
-            book.stored.push_back(line.id);
-            batch = batch.put(&LogRecord { tenant, line })?;
+    }
+
+    /// Everything of it that may be in the store.
+    fn may_be_stored(&self) -> Vec<u64> {
+        let book = self.book();
+        let to = book.storing_to.unwrap_or(book.stored_to).max(book.stored_to);
+        let lines = book.lines.iter().map(|line| line.id).filter(|id| *id <= to);
+        lines.chain(book.to_delete.iter().copied()).collect()
+    }
+}
+
+/// Changes of logs that are on their way to the store.
+#[must_use = "the logs must be told whether it was written"]
+pub struct Storing {
+    books: Vec<(Arc<LogBook>, Vec<u64>)>,
+}
+
+impl Storing {
+    /// Says whether the changes are in the store now. If not, the next write has them again.
+    pub fn done(self, written: bool) {
+        for (book, deleted) in self.books {
+            book.stored(deleted, written);
         }
-        Ok(batch)
     }
 }
 
@@ -194,7 +246,7 @@ impl Logs {
             let mut book = book.book();
             book.bytes += line.bytes();
             book.last_id = line.id;
-            book.stored.push_back(line.id);
+            book.stored_to = line.id;
             book.lines.push_back(line);
         }
         Ok(logs)
@@ -216,14 +268,41 @@ impl Logs {
     /// Forgets a tenant; the records of its stored lines go with the returned batch.
     pub fn forget_tenant(&self, tenant: TenantId) -> Batch {
         let book = self.books.writing().remove(&tenant);
-        let stored = book.map(|book| std::mem::take(&mut book.book().stored)).unwrap_or_default();
+        let stored = book.map(|book| book.may_be_stored()).unwrap_or_default();
         stored.into_iter().fold(Batch::default(), |batch, id| batch.delete::<LogRecord>(log_key(tenant, id)))
     }
 
-    /// What has changed since the last time, for the next periodic write.
-    pub fn batch(&self, batch: Batch) -> Result<Batch, MetaError> {
-        let books = self.books.reading();
-        books.iter().try_fold(batch, |batch, (tenant, book)| book.batch(*tenant, batch))
+    /// What has changed since the last time, up to `most` new lines of each tenant. Whoever writes it says afterwards
+    /// whether it was written, before anybody else asks. Books of tenants that are gone are dropped: a call of theirs that
+    /// still runs may have opened one.
+    pub fn unstored(
+        &self,
+        mut batch: Batch,
+        most: usize,
+        exists: impl Fn(TenantId) -> bool,
+    ) -> Result<(Batch, Storing), MetaError> {
+        self.books.writing().retain(|tenant, _| exists(*tenant));
+        let books: Vec<_> = self.books.reading().iter().map(|(tenant, book)| (*tenant, book.clone())).collect();
+        let mut storing = Storing { books: Vec::with_capacity(books.len()) };
+        for (tenant, book) in books {
+            let (lines, deleted) = book.unstored(most);
+            let put = lines
+                .into_iter()
+                .map(|line| LogRecord { tenant, line })
+                .try_fold(batch, |batch, line| batch.put(&line));
+            let deletions =
+                |batch: Batch| deleted.iter().fold(batch, |batch, id| batch.delete::<LogRecord>(log_key(tenant, *id)));
+            let put = put.map(deletions);
+            storing.books.push((book, deleted));
+            match put {
+                Ok(all) => batch = all,
+                Err(error) => {
+                    storing.done(false);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((batch, storing))
     }
 }
 
@@ -352,19 +431,96 @@ mod tests {
         assert_eq!(lines.len(), 2);
     }
 
-    #[test]
-    fn lines_survive_a_restart_and_forgotten_ones_do_not() {
+    fn store(logs: &Logs, metadata: &Metadata, most: usize) {
+        let (batch, storing) = logs.unstored(Batch::default(), most, |_| true).unwrap();
+        metadata.commit_blocking(batch).unwrap();
+        storing.done(true);
+    }
+
+    fn stored(metadata: &Metadata) -> Vec<String> {
+        let lines = Logs::load(metadata).unwrap().book(TenantId(0)).tail(&whose(), 100);
+        lines.into_iter().map(|line| line.message).collect()
+    }
+
+    /// Logs, a store for them, and a sink that keeps the last two lines of one byte.
+    fn of_two_lines() -> (tempfile::TempDir, Arc<Metadata>, Logs, LogSink) {
         let folder = tempfile::tempdir().unwrap();
         let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
         let logs = Logs::default();
-        let mut sink = sink(&logs.book(TenantId(0)), Quota { log_bytes: 2 * (LINE_OVERHEAD + 1), ..Quota::default() });
+        let sink = sink(&logs.book(TenantId(0)), Quota { log_bytes: 2 * (LINE_OVERHEAD + 1), ..Quota::default() });
+        (folder, metadata, logs, sink)
+    }
+
+    #[test]
+    fn lines_survive_a_restart_and_forgotten_ones_do_not() {
+        let (_folder, metadata, logs, mut sink) = of_two_lines();
         for message in ["a", "b", "c"] {
             sink.write(Level::Info, message);
-            metadata.commit_blocking(logs.batch(Batch::default()).unwrap()).unwrap();
+            store(&logs, &metadata, LINES_AT_A_TIME);
         }
-        let kept = Logs::load(&metadata).unwrap().book(TenantId(0)).tail(&whose(), 10);
-        assert_eq!(kept.iter().map(|line| line.message.as_str()).collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(stored(&metadata), ["b", "c"]);
         metadata.commit_blocking(logs.forget_tenant(TenantId(0))).unwrap();
         assert!(metadata.snapshot().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_write_holds_what_has_changed_and_no_more() {
+        let (_folder, metadata, logs, mut sink) = of_two_lines();
+        sink.write(Level::Info, "a");
+        store(&logs, &metadata, LINES_AT_A_TIME);
+        let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| true).unwrap();
+        assert!(batch.is_empty());
+        storing.done(true);
+        sink.write(Level::Info, "b");
+        sink.write(Level::Info, "c");
+        store(&logs, &metadata, 1);
+        assert_eq!(stored(&metadata), ["b"]);
+        store(&logs, &metadata, 1);
+        assert_eq!(stored(&metadata), ["b", "c"]);
+    }
+
+    /// Two writes, of which any may fail, with lines before, between and after; whatever happens, one more write makes the
+    /// store what the book is.
+    #[test]
+    fn writes_that_fail_lose_nothing_and_leave_nothing() {
+        for order in 0..32_u32 {
+            let (_folder, metadata, logs, mut sink) = of_two_lines();
+            let mut letters = ('a'..='z').map(String::from);
+            let mut say = |wanted: bool| {
+                if wanted {
+                    sink.write(Level::Info, &letters.next().unwrap());
+                }
+            };
+            say(true);
+            for write in 0..2 {
+                say(order & 1 << write != 0);
+                let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| true).unwrap();
+                // While it is being written.
+                say(order & 4 << write != 0);
+                let fails = order & 16 != 0 && write == 0;
+                if !fails {
+                    metadata.commit_blocking(batch).unwrap();
+                }
+                storing.done(!fails);
+            }
+            store(&logs, &metadata, LINES_AT_A_TIME);
+            let lines = logs.book(TenantId(0)).tail(&whose(), 100);
+            let kept: Vec<String> = lines.into_iter().map(|line| line.message).collect();
+            assert_eq!(stored(&metadata), kept, "order {order}");
+        }
+    }
+
+    #[test]
+    fn lines_of_a_tenant_that_is_gone_are_not_stored() {
+        let (_folder, metadata, logs, mut sink) = of_two_lines();
+        sink.write(Level::Info, "a");
+        store(&logs, &metadata, LINES_AT_A_TIME);
+        metadata.commit_blocking(logs.forget_tenant(TenantId(0))).unwrap();
+        // A call that was under way goes on writing, to the old book and to one that it opens.
+        sink.write(Level::Info, "b");
+        self::sink(&logs.book(TenantId(0)), Quota::default()).write(Level::Info, "c");
+        let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| false).unwrap();
+        assert!(batch.is_empty());
+        storing.done(true);
     }
 }

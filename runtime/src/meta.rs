@@ -5,13 +5,15 @@
 //! from here while serving: each part loads its records at start and writes before it changes what it holds in memory.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock, mpsc};
+use std::thread::JoinHandle;
 
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition, TableHandle};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
 
-use crate::locks::SharedLock;
+use crate::locks::{Lock, SharedLock};
 
 /// A kind of record.
 pub trait Record: Serialize + DeserializeOwned {
@@ -82,17 +84,102 @@ fn definition(table: &str) -> TableDefinition<'_, &'static str, &'static [u8]> {
 }
 
 pub struct Metadata {
+    store: Arc<Store>,
+    writer: Mutex<Option<Writer>>,
+}
+
+/// The thread that writes: commits must not wait behind whatever else blocks a node's threads.
+struct Writer {
+    commits: mpsc::Sender<Commit>,
+    thread: JoinHandle<()>,
+}
+
+/// Something to be written, and who waits for it.
+struct Commit {
+    batch: Batch,
+    done: oneshot::Sender<Result<(), MetaError>>,
+}
+
+/// The file.
+struct Store {
     path: PathBuf,
     /// `None` after it could not be opened again; the next one to need it tries.
     database: RwLock<Option<Database>>,
 }
 
+impl Drop for Metadata {
+    fn drop(&mut self) {
+        // The file is closed when this returns, so that it can be opened again.
+        if let Some(Writer { commits, thread }) = self.writer.locked().take() {
+            drop(commits);
+            thread.join().ok();
+        }
+    }
+}
+
 impl Metadata {
     pub fn open(path: &Path) -> Result<Arc<Self>, MetaError> {
         let database = RwLock::new(Some(open(path)?));
-        Ok(Arc::new(Self { path: path.to_owned(), database }))
+        let store = Arc::new(Store { path: path.to_owned(), database });
+        Ok(Arc::new(Self { store, writer: Mutex::default() }))
     }
 
+    /// Every record of one kind, in the order of their keys.
+    pub fn all<R: Record>(&self) -> Result<Vec<R>, MetaError> {
+        let decode = |entry: Entry| {
+            let Entry { table, key, value } = entry;
+            serde_json::from_value(value.unwrap_or_default()).map_err(|reason| MetaError::Corrupt {
+                table,
+                key,
+                reason,
+            })
+        };
+        self.store.read(|name| name == R::TABLE)?.into_iter().map(decode).collect()
+    }
+
+    /// Every record of every kind, as of one moment.
+    pub fn snapshot(&self) -> Result<Vec<Entry>, MetaError> {
+        self.store.read(|_| true)
+    }
+
+    /// Writes a batch and waits until it is on disk. One that is not waited for is written all the same.
+    pub async fn commit(&self, batch: Batch) -> Result<(), MetaError> {
+        let (done, written) = oneshot::channel();
+        self.send(Commit { batch, done })?;
+        written.await.unwrap_or(Err(MetaError::Interrupted))
+    }
+
+    /// Hands something to the thread that writes, which is started by the first commit, and again if it has died.
+    fn send(&self, commit: Commit) -> Result<(), MetaError> {
+        let mut writer = self.writer.locked();
+        let refused = match &*writer {
+            Some(running) => match running.commits.send(commit) {
+                Ok(()) => return Ok(()),
+                Err(mpsc::SendError(commit)) => commit,
+            },
+            None => commit,
+        };
+        let (commits, received) = mpsc::channel::<Commit>();
+        let store = self.store.clone();
+        let write = move || {
+            for Commit { batch, done } in received {
+                done.send(store.commit(&batch)).ok();
+            }
+        };
+        let thread = std::thread::Builder::new().name("metadata".to_owned()).spawn(write);
+        let thread = thread.map_err(|error| MetaError::Store(redb::Error::Io(error)))?;
+        commits.send(refused).map_err(|_| MetaError::Interrupted)?;
+        *writer = Some(Writer { commits, thread });
+        Ok(())
+    }
+
+    /// [`Metadata::commit`] for callers that are not asynchronous.
+    pub fn commit_blocking(&self, batch: Batch) -> Result<(), MetaError> {
+        self.store.commit(&batch)
+    }
+}
+
+impl Store {
     /// Runs `work` on the database. A database that has met an error of the disk, a full one say, refuses everything from
     /// then on; it is opened again, so that the node goes on when the disk does.
     fn on_database<T>(&self, work: impl Fn(&Database) -> Result<T, MetaError>) -> Result<T, MetaError> {
@@ -108,41 +195,15 @@ impl Metadata {
         work(database.insert(open(&self.path)?))
     }
 
-    /// Every record of one kind, in the order of their keys.
-    pub fn all<R: Record>(&self) -> Result<Vec<R>, MetaError> {
-        let decode = |entry: Entry| {
-            let Entry { table, key, value } = entry;
-            serde_json::from_value(value.unwrap_or_default()).map_err(|reason| MetaError::Corrupt {
-                table,
-                key,
-                reason,
-            })
-        };
-        self.read(|name| name == R::TABLE)?.into_iter().map(decode).collect()
-    }
-
-    /// Every record of every kind, as of one moment.
-    pub fn snapshot(&self) -> Result<Vec<Entry>, MetaError> {
-        self.read(|_| true)
-    }
-
     fn read(&self, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, MetaError> {
         self.on_database(|database| read(database, &wanted))
     }
 
-    /// Writes a batch and waits until it is on disk.
-    pub async fn commit(self: &Arc<Self>, batch: Batch) -> Result<(), MetaError> {
-        let metadata = self.clone();
-        let write = tokio::task::spawn_blocking(move || metadata.commit_blocking(batch));
-        write.await.unwrap_or(Err(MetaError::Interrupted))
-    }
-
-    /// [`Metadata::commit`] for callers that are not asynchronous.
-    pub fn commit_blocking(&self, batch: Batch) -> Result<(), MetaError> {
+    fn commit(&self, batch: &Batch) -> Result<(), MetaError> {
         if batch.is_empty() {
             return Ok(());
         }
-        self.on_database(|database| write(database, &batch))
+        self.on_database(|database| write(database, batch))
     }
 }
 
@@ -220,6 +281,26 @@ mod tests {
         metadata.commit_blocking(Batch::default().delete::<Colour>("red".to_owned())).unwrap();
         drop(metadata);
         assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("blue", 240)]);
+    }
+
+    #[test]
+    fn a_commit_does_not_wait_for_the_threads_of_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta.redb");
+        let metadata = Metadata::open(&path).unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build().unwrap();
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        // Somebody has taken the only thread that blocking work could run on.
+        let holder = runtime.spawn_blocking(move || held.recv().ok());
+        let batch = Batch::default().put(&colour("red", 0)).unwrap();
+        let in_time = std::time::Duration::from_secs(60);
+        let committed = runtime.block_on(async { tokio::time::timeout(in_time, metadata.commit(batch)).await });
+        drop(release);
+        runtime.block_on(holder).unwrap();
+        committed.expect("it waited for the blocking threads").unwrap();
+        drop(metadata);
+        assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("red", 0)]);
     }
 
     #[test]

@@ -150,9 +150,42 @@ impl Metrics {
     }
 }
 
+/// The same figures in Prometheus' older text format, which whoever does not ask for OpenMetrics expects. Only the names of
+/// counters differ: there, the family has the ending of its samples.
+pub fn as_classic_text(openmetrics: &str) -> String {
+    let counter = |line: &str| Some(line.strip_prefix("# TYPE ")?.strip_suffix(" counter")?.to_owned());
+    let counters: Vec<String> = openmetrics.lines().filter_map(counter).collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines() {
+        let mut words = line.splitn(4, ' ');
+        let (mark, keyword, family, rest) = (words.next(), words.next(), words.next(), words.next());
+        match (mark, keyword, family, rest) {
+            (Some("#"), Some("UNIT" | "EOF"), ..) => continue,
+            (Some("#"), Some(keyword), Some(family), Some(rest))
+                if counters.iter().any(|counter| counter == family) =>
+            {
+                text.push_str(&format!("# {keyword} {family}_total {rest}"));
+            }
+            _ => text.push_str(line),
+        }
+        text.push('\n');
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_older_format_names_counters_in_full() {
+        let metrics = Metrics::default();
+        metrics.count_deploy();
+        let text = as_classic_text(&metrics.render(Occupancy::default()).unwrap());
+        assert!(text.contains("# TYPE weft_deploys_total counter\nweft_deploys_total 1\n"), "{text}");
+        assert!(text.contains("# TYPE weft_cold_start_seconds histogram\n"), "{text}");
+        assert!(!text.contains("# EOF") && !text.contains("# UNIT"), "{text}");
+    }
 
     #[test]
     fn buckets_begin_at_ten_microseconds() {

@@ -5,16 +5,17 @@
 use std::borrow::Borrow;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 /// How long a name may be.
 pub const MAX_NAME: usize = 63;
 
-/// A checked name: lower-case letters, digits and inner hyphens.
+/// A checked name: lower-case letters, digits and inner hyphens. Every invocation has a few, so they share their text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Name(Box<str>);
+pub struct Name(Arc<str>);
 
 /// A name that is not a DNS label.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -51,7 +52,7 @@ impl TryFrom<String> for Name {
 
 impl From<Name> for String {
     fn from(name: Name) -> Self {
-        name.0.into()
+        name.as_str().to_owned()
     }
 }
 

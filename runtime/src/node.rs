@@ -11,7 +11,6 @@ use std::time::Duration;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
-use weft_gpu::pool::PoolError;
 
 use crate::blob::Blobs;
 use crate::catalog::spec::DataSetSpec;
@@ -19,12 +18,12 @@ use crate::catalog::{BlobBlocks, Catalog, CatalogError, DataSet, StoredModel, to
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::dataset::blocks::{Blocks, CACHE_BYTES, Cache};
-use crate::devices::Devices;
+use crate::devices::{Devices, NoDevice};
 use crate::digest::Digest;
 use crate::host::Request;
-use crate::job::{JobError, Jobs};
-use crate::logs::{LogSink, Logs};
-use crate::meta::{Batch, MetaError, Metadata};
+use crate::job::{self, JobError, Jobs};
+use crate::logs::{LINES_AT_A_TIME, LogSink, Logs};
+use crate::meta::{MetaError, Metadata};
 use crate::metrics::{Metrics, Occupancy};
 use crate::names::Name;
 use crate::params::ParamStore;
@@ -33,11 +32,13 @@ use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, 
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
 mod identity;
+mod in_flight;
 mod parameters;
 
 pub use identity::{Identity, IdentityError};
+pub use in_flight::{ActiveRequest, InFlight};
 
-/// How often the ledger and the logs are written to disk; what a killed node forgets at most.
+/// How often the ledger and the logs are written to disk.
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How often blobs that nobody needs are looked for: deletions that failed, deploys that did.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
@@ -49,8 +50,25 @@ const MAX_UPLOADS_PER_TENANT: u32 = 4;
 const MAX_BUILDS: u32 = 8;
 const MAX_BUILDS_PER_TENANT: u32 = 2;
 
+/// Trainers that are tried out at once for submissions, on the node and of one tenant: each has a thread. Further ones are
+/// queued untried.
+const MAX_TRIALS: u32 = 16;
+const MAX_TRIALS_PER_TENANT: u32 = 4;
+
+/// Requests for inference that are computed at once, on the node and of one tenant: each has a thread.
+const MAX_INFERENCES: u32 = 32;
+const MAX_INFERENCES_PER_TENANT: u32 = 8;
+
+/// Models that are written in another format at once, on the node and for one tenant: each takes a thread for as long as
+/// its reader takes.
+const MAX_EXPORTS: u32 = 64;
+const MAX_EXPORTS_PER_TENANT: u32 = 8;
+
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
+
+/// Requests of one tenant that wait for values at once: each holds a connection for up to a minute.
+pub const MAX_PARAM_WAITS: u32 = 64;
 
 /// The tenant of a node that runs with `--dev`.
 const DEV_TENANT: &str = "dev";
@@ -85,11 +103,18 @@ pub struct Node {
     uploads: Arc<Gate>,
     builds: Arc<Gate>,
     followers: Arc<Gate>,
+    /// Requests that wait for values.
+    waits: Arc<Gate>,
+    trials: Arc<Gate>,
+    inferences: Arc<Gate>,
+    exports: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     pub(crate) invocations: Arc<AtomicU64>,
     pub(crate) stopping: Arc<AtomicBool>,
+    /// One write of the ledger and the logs at a time, and none while a tenant is being deleted.
+    flushing: tokio::sync::Mutex<()>,
     draining: watch::Sender<bool>,
-    active: watch::Sender<usize>,
+    requests: InFlight,
     data: DataDir,
 }
 
@@ -115,12 +140,12 @@ pub enum InvokeFailure {
     Registry(#[from] RegistryError),
     #[error("{0}")]
     Busy(#[from] GateFull),
-    #[error("no instance became free within `queue_timeout` = {0} ms")]
+    #[error("no place became free within `queue_timeout` = {0} ms")]
     QueueTimeout(u128),
     #[error("the node is stopping")]
     Draining,
-    #[error("no device: {0}")]
-    Device(#[from] PoolError),
+    #[error(transparent)]
+    Device(#[from] NoDevice),
     #[error("no randomness for a seed: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("{error}")]
@@ -138,6 +163,8 @@ pub enum DeleteError {
     Catalog(#[from] CatalogError),
     #[error(transparent)]
     Job(#[from] JobError),
+    #[error("the deletion was interrupted: {0}")]
+    Interrupted(String),
 }
 
 impl Node {
@@ -186,11 +213,20 @@ impl Node {
         getrandom::fill(&mut start)?;
         let uploads = Gate::new(GateLimits { places: MAX_UPLOADS, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
         let builds = Gate::new(GateLimits { places: MAX_BUILDS, waiting: MAX_UPLOADS, waiting_per_tenant: 16 });
+        let gate = |places| Gate::new(GateLimits { places, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
+        let (trials, inferences, exports) = (gate(MAX_TRIALS), gate(MAX_INFERENCES), gate(MAX_EXPORTS));
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
+        let waits = Gate::new(GateLimits { places: (places / 2).max(1), waiting: 0, waiting_per_tenant: 0 });
         let blocks = Arc::new(Cache::new(Arc::new(BlobBlocks(blobs.clone())), CACHE_BYTES));
-        let devices = Devices::new(&settings.devices, settings.sandbox().cores);
+        let devices = Devices::new(
+            &settings.devices,
+            settings.sandbox().cores,
+            settings.max_waiting,
+            settings.max_waiting_per_tenant,
+            settings.queue_timeout.0,
+        );
         let node = Arc::new(Self {
             settings,
             tenants,
@@ -209,16 +245,22 @@ impl Node {
             uploads,
             builds,
             followers,
+            waits,
+            trials,
+            inferences,
+            exports,
             developer,
             invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
             stopping: Arc::default(),
+            flushing: tokio::sync::Mutex::default(),
             draining: watch::channel(false).0,
-            active: watch::channel(0).0,
+            requests: InFlight::default(),
             data,
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
+        tokio::spawn(job::schedule(Arc::downgrade(&node)));
         tokio::spawn({
             let node = node.clone();
             async move { node.resume_unfinished().await }
@@ -232,6 +274,11 @@ impl Node {
             Some(tenant) => Some(Principal::Developer(tenant.clone())),
             None => self.tenants.authenticate(key?),
         }
+    }
+
+    /// Whether it runs with `--dev`, and so asks nobody for a key.
+    pub fn is_developers(&self) -> bool {
+        self.developer.is_some()
     }
 
     pub fn is_draining(&self) -> bool {
@@ -252,14 +299,12 @@ impl Node {
 
     /// Counts a request as in flight until the result is dropped.
     pub fn begin_request(&self) -> ActiveRequest<'_> {
-        self.active.send_modify(|active| *active += 1);
-        ActiveRequest(&self.active)
+        self.requests.begin()
     }
 
     /// Waits until no request is in flight and no job runs.
     pub async fn idle(&self) {
-        // The sender lives in `self`, so the wait cannot fail.
-        self.active.subscribe().wait_for(|active| *active == 0).await.ok();
+        self.requests.none().await;
         self.jobs.at_rest().await;
     }
 
@@ -293,6 +338,16 @@ impl Node {
     /// A place among those who follow a log.
     pub async fn begin_following(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
         self.followers.enter(tenant.id, MAX_FOLLOWERS).await
+    }
+
+    /// A place among the requests that wait for values: a quarter of the connections, and half of that for one tenant.
+    pub async fn begin_waiting(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
+        self.waits.enter(tenant.id, self.most_waiting()).await
+    }
+
+    /// Requests of one tenant that may wait for values at once.
+    pub fn most_waiting(&self) -> u32 {
+        (self.settings.max_connections / 8).clamp(1, MAX_PARAM_WAITS)
     }
 
     pub async fn deploy(
@@ -355,24 +410,52 @@ impl Node {
     }
 
     async fn enter(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(self.sandbox.gate(), tenant, tenant.quota().instances).await
+    }
+
+    /// A place and a thread to try a trainer out.
+    pub(crate) async fn place_for_trial(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.trials, tenant, MAX_TRIALS_PER_TENANT).await
+    }
+
+    /// A place and a thread for inference.
+    pub(crate) async fn place_for_inference(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.inferences, tenant, MAX_INFERENCES_PER_TENANT).await
+    }
+
+    /// A place and a thread to write a model in another format.
+    pub(crate) async fn place_for_export(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.exports, tenant, MAX_EXPORTS_PER_TENANT).await
+    }
+
+    async fn pass_gate(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, InvokeFailure> {
         let limit = self.settings.queue_timeout.0;
-        let place = self.sandbox.gate().enter(tenant.id, tenant.quota().instances);
+        let place = gate.enter(tenant.id, allowed);
         match tokio::time::timeout(limit, place).await {
             Ok(permit) => Ok(permit?),
             Err(_) => Err(InvokeFailure::QueueTimeout(limit.as_millis())),
         }
     }
 
-    /// Deletes a tenant with everything it has. What is running runs to its end.
-    pub async fn delete_tenant(&self, name: &str) -> Result<(), DeleteError> {
+    /// Deletes a tenant with everything it has, and ends what is being done for it. An operator that goes away does not
+    /// stop it half-way.
+    pub async fn delete_tenant(self: &Arc<Self>, name: &str) -> Result<(), DeleteError> {
+        let (node, name) = (self.clone(), name.to_owned());
+        let deleted = tokio::spawn(async move { node.delete_tenant_wholly(&name).await }).await;
+        deleted.unwrap_or_else(|error| Err(DeleteError::Interrupted(error.to_string())))
+    }
+
+    async fn delete_tenant_wholly(&self, name: &str) -> Result<(), DeleteError> {
         let tenant = self.tenants.get(name)?;
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
         let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
         let _jobs = self.jobs.pause().await;
+        // A write that was begun before would bring back what is deleted here.
+        let _flushing = self.flushing.lock().await;
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
         let records = records.and(self.jobs.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
-        self.forget_params(&tenant).await;
+        self.end_stores().await;
         self.jobs.forget(tenant.id).await?;
         self.catalog.forget(tenant.id, catalog).await?;
         Ok(self.registry.forget(tenant.id, functions).await?)
@@ -428,23 +511,38 @@ impl Node {
         Ok(())
     }
 
-    /// Writes the ledger and the logs to disk.
-    pub async fn flush(&self) -> Result<(), MetaError> {
-        let batch: Batch = self.logs.batch(self.tenants.usage_batch()?)?;
-        let written = self.metadata.commit(batch).await;
-        if written.is_err() {
-            self.tenants.usage_was_not_written();
-        }
-        written
+    /// Writes the ledger and all logs to disk.
+    pub async fn flush(self: &Arc<Self>) -> Result<(), MetaError> {
+        self.flush_up_to(usize::MAX).await
     }
-}
 
-/// A request that is being answered.
-pub struct ActiveRequest<'a>(&'a watch::Sender<usize>);
-
-impl Drop for ActiveRequest<'_> {
-    fn drop(&mut self) {
-        self.0.send_modify(|active| *active -= 1);
+    /// Writes the ledger and up to `lines` new log lines of each tenant to disk. Runs to its end, also when whoever asked
+    /// for it goes away: what was written is noted.
+    async fn flush_up_to(self: &Arc<Self>, lines: usize) -> Result<(), MetaError> {
+        let node = self.clone();
+        let flush = tokio::spawn(async move {
+            let _flushing = node.flushing.lock().await;
+            let collecting = node.clone();
+            let collect = move || {
+                let exists = |tenant| collecting.tenants.by_id(tenant).is_some();
+                collecting.logs.unstored(collecting.tenants.usage_batch()?, lines, exists)
+            };
+            // Not on a thread that serves: there may be many lines.
+            let collected = tokio::task::spawn_blocking(collect).await.unwrap_or(Err(MetaError::Interrupted));
+            let written = match collected {
+                Ok((batch, storing)) => {
+                    let written = node.metadata.commit(batch).await;
+                    storing.done(written.is_ok());
+                    written
+                }
+                Err(error) => Err(error),
+            };
+            if written.is_err() {
+                node.tenants.usage_was_not_written();
+            }
+            written
+        });
+        flush.await.unwrap_or(Err(MetaError::Interrupted))
     }
 }
 
@@ -453,7 +551,7 @@ async fn developer(tenants: &Tenants, quota: &Quota) -> Result<Arc<Tenant>, Tena
         Ok(tenant) => Ok(tenant),
         Err(_) => {
             let name = DEV_TENANT.parse::<Name>().map_err(|_| TenantError::NotFound(DEV_TENANT.to_owned()))?;
-            Ok(tenants.create(name, quota.clone()).await?.0)
+            Ok(tenants.create(name, quota.clone(), None).await?.0)
         }
     }
 }
@@ -484,7 +582,7 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
     loop {
         tokio::time::sleep(FLUSH_EVERY).await;
         let Some(node) = node.upgrade() else { return };
-        if let Err(error) = node.flush().await {
+        if let Err(error) = node.flush_up_to(LINES_AT_A_TIME).await {
             tracing::error!(%error, "the ledger could not be written; trying again");
         }
     }

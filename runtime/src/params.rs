@@ -16,10 +16,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use tokio::sync::watch;
 
-use crate::names::Name;
-use crate::tenant::{Account, OverLimit};
+use crate::tenant::{Account, Charge, OverLimit, StoreId};
 
 mod address;
 pub mod bucket;
@@ -36,6 +36,9 @@ pub use value::{BadValue, Entry, Form, Head, Moment, Value};
 
 /// What an entry takes beside its name and its bytes, as it is counted.
 pub const ENTRY_BYTES: u64 = 256;
+
+/// Claims in one space.
+pub const MAX_CLAIMS: usize = 4_096;
 
 /// Why a store did not do what it was asked. Nothing was changed, unless it says otherwise.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -58,6 +61,8 @@ pub enum ParamError {
     TooMany { what: &'static str, given: u64, most: u64 },
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
+    #[error("the tenant was deleted, and its values with it")]
+    Ended,
     #[error("the store is full: {0}")]
     Full(String),
     #[error("what was stored is lost: {0}")]
@@ -66,6 +71,21 @@ pub enum ParamError {
     Unavailable(String),
     #[error("the store holds what cannot be read: {0}")]
     Damaged(String),
+}
+
+impl ParamError {
+    /// What a tenant is told. Where the store is and what its server said are for the operator's log.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Full(_) => "the store is full: it has no room for anybody's values until some are deleted".to_owned(),
+            Self::Lost(_) => {
+                "what was stored is lost; after `weft params delete --all` the store begins anew".to_owned()
+            }
+            Self::Unavailable(_) => "the store cannot be reached; whether the change was made is not known".to_owned(),
+            Self::Damaged(_) => "the store holds what cannot be read".to_owned(),
+            told => told.to_string(),
+        }
+    }
 }
 
 /// What must hold for a write to be done.
@@ -179,11 +199,19 @@ impl Watch {
 /// A backend. What expired is not there, for any of these.
 #[async_trait]
 pub trait ParamStore: Send + Sync + 'static {
-    /// The values of these names, all as of one moment.
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError>;
+    /// The values of these names, all as of one moment. Where they are copies, these are counted against the account
+    /// before they come, for as long as somebody holds them.
+    async fn read(&self, space: &Space, account: &Arc<Account>, keys: &[Key])
+    -> Result<Vec<Option<Entry>>, ParamError>;
 
-    /// Some bytes of a value, without the others: the entry that comes has only those.
-    async fn read_range(&self, space: &Space, key: &Key, range: Range<u64>) -> Result<Option<Entry>, ParamError>;
+    /// Some bytes of a value, without the others: the entry that comes has only those. Counted as in [`Self::read`].
+    async fn read_range(
+        &self,
+        space: &Space,
+        account: &Arc<Account>,
+        key: &Key,
+        range: Range<u64>,
+    ) -> Result<Option<Entry>, ParamError>;
 
     async fn heads(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Head>>, ParamError>;
 
@@ -200,19 +228,24 @@ pub trait ParamStore: Send + Sync + 'static {
         at_most: usize,
     ) -> Result<Vec<(Key, Head)>, ParamError>;
 
-    /// A new epoch of a claim: writes that carry an older one are refused from now on.
-    async fn claim(&self, space: &Space, claim: &Key) -> Result<u64, ParamError>;
+    /// A new epoch of a claim: writes that carry an older one are refused from now on. No epoch comes twice, whatever was
+    /// cleared in between. A claim counts as a value without bytes does, and there are at most [`MAX_CLAIMS`].
+    async fn claim(&self, space: &Space, account: &Arc<Account>, claim: &Key) -> Result<u64, ParamError>;
 
     fn watch(&self, space: &Space) -> Watch;
 
     /// The spaces of a tenant that hold something.
-    async fn spaces(&self, tenant: &Name) -> Result<Vec<Space>, ParamError>;
+    async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError>;
 
     /// Deletes all of a space, claims too; says how many values there were.
     async fn clear(&self, space: &Space) -> Result<u64, ParamError>;
 
+    /// Deletes everything of a tenant for good: whatever is done in its name from now on ends with [`ParamError::Ended`],
+    /// also what has begun before.
+    async fn end(&self, tenant: &StoreId) -> Result<(), ParamError>;
+
     /// Bytes that count for a tenant.
-    async fn used(&self, tenant: &Name) -> Result<u64, ParamError>;
+    async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError>;
 
     /// Deletes what expired; says how many values that were.
     async fn collect(&self) -> Result<u64, ParamError>;
@@ -233,7 +266,7 @@ pub trait ParamStore: Send + Sync + 'static {
     }
 
     /// A tenant's store that was lost begins anew.
-    fn accept_loss(&self, _tenant: &Name) -> Result<(), ParamError> {
+    fn accept_loss(&self, _tenant: &StoreId) -> Result<(), ParamError> {
         Ok(())
     }
 }
@@ -241,4 +274,20 @@ pub trait ParamStore: Send + Sync + 'static {
 /// What an entry counts.
 pub fn counted(key: &Key, bytes: u64) -> u64 {
     ENTRY_BYTES + key.as_str().len() as u64 + bytes
+}
+
+/// Bytes that count for as long as somebody holds them.
+struct Counted {
+    data: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+fn counted_bytes(data: Bytes, charge: Charge) -> Bytes {
+    Bytes::from_owner(Counted { data, _charge: charge })
 }

@@ -2,7 +2,10 @@
 //!
 //! Each invocation gets a fresh instance from wasmtime's pool and is gone afterwards. A guest first runs on the thread
 //! that asked (most finish within one epoch, and a change of thread costs as much as a cold start); one that has not
-//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer.
+//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer. A guest that
+//! computes on a device has a thread of its own from the start: kernels cannot be interrupted as guests can.
+//!
+//! Whatever a guest does or waits for, its first turn included, its deadline ends it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -34,17 +37,20 @@ pub mod trainer;
 mod turns;
 
 pub use crate::host::Facts;
-pub use compile_child::run as run_compile_child;
+pub use compile_child::{precompile, run as run_compile_child};
 pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use engine::swap_is_off;
 pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
-pub use turns::{Share, TeamId, TurnClock, Turns};
+pub use turns::{Aside, Seat, Share, TeamId, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+/// Threads of guests that compute on devices, beyond one for each instance: for what they wait for.
+const SPARE_THREADS: usize = 64;
 
 /// A component that cannot be run here.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +141,7 @@ impl Sandbox {
             // One more than can compute at once: it brings waiting guests to `Turns`, which is where the choice is made.
             .worker_threads(Turns::most_at_once(limits.cores) + 1)
             .thread_name("weft-guest")
+            .max_blocking_threads(limits.instances as usize + SPARE_THREADS)
             .enable_all()
             .build()?;
         let turns = Turns::new(limits.cores);
@@ -202,18 +209,36 @@ impl Sandbox {
 
     /// Runs one invocation in a fresh instance. Dropping the future stops the guest.
     pub async fn invoke(&self, function: &Arc<Loaded>, call: Call, permit: Permit) -> Finished {
-        let clock = Arc::new(TurnClock::default());
+        let started = Instant::now();
         let tenant = call.tenant.clone();
+        let wall_ms = tenant.quota().wall_ms;
+        let deadline = started + Duration::from_millis(wall_ms).min(LONGEST);
+        let cancel = call.context.as_ref().map(|context| context.cancel().clone());
+        let has_device = cancel.is_some();
         let ticking = self.ticker.guest();
-        let watched = call.context.as_ref().map(|context| self.ticker.watch(context.cancel().clone()));
-        let run = run(self.engine.clone(), function.clone(), call, self.limits.clone(), clock.clone(), watched);
+        let watched = cancel.clone().map(|cancel| self.ticker.watch(cancel));
+        let seat = self.turns.seat(tenant.clone(), tenant.share.clone(), cancel);
+        let bill = Bill { tenant, bytes_in: call.request.body.len() as u64, bytes_out: 0, failed: true };
+        let times = Times { started, deadline, wall_ms };
+        let run =
+            run(self.engine.clone(), function.clone(), call, self.limits.clone(), seat.clone(), watched, times, bill);
         let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
             let finished = run.await;
             drop((permit, ticking));
             finished
         });
-        let mut guest = self.turns.run(tenant.clone(), tenant.share.clone(), clock, guest);
-        match poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await {
+        // Around its turns, so that it also ends a guest that waits for one.
+        let in_time = tokio::time::timeout_at(deadline.into(), Turns::run(seat, guest));
+        let mut guest = Box::pin(async move {
+            in_time.await.unwrap_or_else(|_| Finished {
+                result: Err(InvokeError::Limit(LimitHit::Wall(wall_ms))),
+                spent: Spent { wall: started.elapsed(), ..Spent::default() },
+            })
+        });
+        if has_device {
+            return self.on_a_thread(guest).await;
+        }
+        match poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await {
             Poll::Ready(finished) => finished,
             Poll::Pending => self.elsewhere(guest).await,
         }
@@ -222,10 +247,31 @@ impl Sandbox {
     async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
         let Some(guests) = &self.guests else { return guest.await };
         let mut task = StopOnDrop(guests.spawn(guest));
-        (&mut task.0).await.unwrap_or_else(|error| Finished {
-            result: Err(InvokeError::Host(format!("the guest's task ended early: {error}"))),
-            spent: Spent::default(),
-        })
+        (&mut task.0).await.unwrap_or_else(|error| ended_early(&error))
+    }
+
+    /// Runs a guest on a thread that it has to itself.
+    async fn on_a_thread(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
+        let Some(guests) = &self.guests else { return guest.await };
+        let runtime = guests.handle().clone();
+        let (_caller, caller_left) = tokio::sync::oneshot::channel::<()>();
+        let task = guests.spawn_blocking(move || {
+            runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    finished = guest => finished,
+                    _ = caller_left => Finished { result: Err(InvokeError::Limit(LimitHit::Stopped)), spent: Spent::default() },
+                }
+            })
+        });
+        task.await.unwrap_or_else(|error| ended_early(&error))
+    }
+}
+
+fn ended_early(error: &tokio::task::JoinError) -> Finished {
+    Finished {
+        result: Err(InvokeError::Host(format!("the guest's task ended early: {error}"))),
+        spent: Spent::default(),
     }
 }
 
@@ -245,58 +291,67 @@ impl Drop for StopOnDrop {
     }
 }
 
+/// When an invocation began, and when it must have ended.
+#[derive(Clone, Copy)]
+struct Times {
+    started: Instant,
+    deadline: Instant,
+    wall_ms: u64,
+}
+
 /// One invocation from instance to answer, and what it used. The ledger is charged even if this is dropped half-way.
+#[expect(clippy::too_many_arguments, reason = "it is one half of `Sandbox::invoke`, in a future of its own")]
 async fn run(
     engine: Engine,
     function: Arc<Loaded>,
     call: Call,
     limits: SandboxLimits,
-    clock: Arc<TurnClock>,
+    seat: Arc<Seat>,
     watched: Option<Arc<ticker::Watched>>,
+    times: Times,
+    mut bill: Bill,
 ) -> Finished {
     let Call { tenant, request, mut charge, facts, log, context, params } = call;
     let quota = tenant.quota();
-    let started = Instant::now();
-    let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
-    let job = JobState::new(facts, log, started + wall, limits.payload);
+    let Times { started, deadline, wall_ms } = times;
+    let job = JobState::new(facts, log, deadline, limits.payload);
     // Whichever is lower is the one to raise.
     let memory = match quota.instance_memory <= limits.memory {
         true => ("instance_memory", quota.instance_memory),
         false => ("max_instance_memory", limits.memory),
     };
     let params = params.map(|store| Params { store, tenant: tenant.clone() });
-    let meter = Meter::new(tenant.clone(), memory);
-    let bytes_in = request.body.len() as u64;
-    let mut bill = Bill { tenant, bytes_in, bytes_out: 0, failed: true };
+    let meter = Meter::new(tenant, memory);
     let seed = job.facts.seed;
     let mut state = HostState::new(meter, job);
     state.params = params;
     if let Some(context) = context {
         state.compute = Compute::on(context);
         state.compute.draws.seed = seed;
+        state.seat = Some(seat.clone());
     }
-    let _watching = watched.as_ref().map(|watched| watched.until(started + wall));
+    let _watching = watched.as_ref().map(|watched| watched.until(deadline));
     let mut store = new_store(&engine, state, &limits);
-    store.epoch_deadline_callback(look_up(clock, quota.cpu_ms, quota.wall_ms, None));
+    store.epoch_deadline_callback(look_up(seat, quota.cpu_ms, wall_ms, None));
     let mut cold_start = Duration::ZERO;
-    let answer = tokio::time::timeout(wall, async {
+    let answer = async {
         let Export::Task(task) = &function.export else {
             return Ok(Err(host::Error::BadInput("this function is a trainer: it is trained, not invoked".to_owned())));
         };
         let task = task.instantiate_async(&mut store).await?;
         cold_start = started.elapsed();
         task.call_handle(&mut store, &request).await
-    });
+    };
     let result = match answer.await {
-        Ok(Ok(Ok(response))) => Ok(response),
-        Ok(Ok(Err(error))) => {
+        // What it made of kernels that were stopped is no answer.
+        Ok(_) if Instant::now() >= deadline => Err(InvokeError::Limit(LimitHit::Wall(wall_ms))),
+        Ok(Ok(response)) => Ok(response),
+        Ok(Err(error)) => {
             let (kind, message) = error.parts();
             Err(InvokeError::Function { kind, message })
         }
-        Ok(Err(error)) => Err(failure(&error, store.data(), &limits)),
-        Err(_) => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
+        Err(error) => Err(after_deadline(failure(&error, store.data(), &limits), deadline, wall_ms)),
     };
-    let result = result.map_err(|error| after_deadline(error, started + wall, quota.wall_ms));
     let memory = store.data().meter.held();
     // The guest's memory goes first: the answer takes its place.
     drop(store);
@@ -343,13 +398,13 @@ fn after_deadline(error: InvokeError, deadline: Instant, wall_ms: u64) -> Invoke
 
 /// What happens at each epoch: limits are looked at, and other guests get their turn.
 fn look_up(
-    clock: Arc<TurnClock>,
+    seat: Arc<Seat>,
     cpu_ms: u64,
     wall_ms: u64,
     cancel: Option<Cancel>,
 ) -> impl FnMut(StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> + Send + Sync + 'static {
     move |store| {
-        let (this_turn, spent) = clock.so_far();
+        let (this_turn, spent) = seat.so_far();
         if spent > Duration::from_millis(cpu_ms) {
             return Err(LimitHit::Cpu(cpu_ms).into());
         }
@@ -360,11 +415,11 @@ fn look_up(
             return Err(LimitHit::Stopped.into());
         }
         // The epoch goes by the clock on the wall; on a busy machine the guest may hardly have run in it.
-        if this_turn < ticker::EPOCH {
+        if this_turn < ticker::EPOCH && !seat.has_left() {
             return Ok(UpdateDeadline::Continue(1));
         }
         // Not tokio's yield, nor wasmtime's: who is next is for `Turns` to say, not for the executor's queue.
-        Ok(UpdateDeadline::YieldCustom(1, Box::pin(clock.end_turn())))
+        Ok(UpdateDeadline::YieldCustom(1, Box::pin(seat.end_turn())))
     }
 }
 

@@ -3,6 +3,7 @@
 //! HTTP has threads of its own; guests that compute for longer than an epoch are elsewhere (see [`crate::sandbox`]). It
 //! speaks HTTP/1.1: what HTTP/2 would bring is for the proxy in front, and a slow reader is easier to bound here.
 
+use std::convert::Infallible;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -11,26 +12,38 @@ use std::time::Duration;
 
 use anyhow::{Context, ensure};
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api;
+use crate::api::{self, Connection};
 use crate::config::{LogFormat, Settings};
+use crate::data_dir;
 use crate::node::{Access, Node};
 use crate::sandbox::Turns;
 
+mod answer;
+mod connections;
+mod half_close;
 mod write_timeout;
 
+use answer::Answer;
+use connections::{Connections, OpenConnection};
+use half_close::HalfClose;
 use write_timeout::WriteTimeout;
+
+/// Connections that the system accepts on our behalf before we do. One that finds no room tries again after a second.
+const BACKLOG: u32 = 4_096;
 
 /// The largest request head.
 const MAX_HEAD: usize = 64 << 10;
@@ -41,6 +54,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Runs a node until it is told to stop.
 pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
+    data_dir::keep_others_out();
     // A guest's first turn is on one of these threads. One more than there can be turns: it keeps serving.
     let threads = Turns::most_at_once(settings.sandbox().cores) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -72,8 +86,7 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
         "`--dev` asks for no key, so it only listens on loopback; `{address}` is not"
     );
     let tls = if settings.has_tls() { Some(tls(&settings)?) } else { None };
-    let listener = TcpListener::bind(address)
-        .await
+    let listener = listen(address)
         .with_context(|| format!("cannot listen on {address}; another `--listen` address or port may be free"))?;
     let (node, operator_key) = Node::start(settings, access).await?;
     // Before anybody is told where the node is: whoever knows may stop it, and it is to stop in order.
@@ -102,6 +115,14 @@ async fn run(settings: Settings, access: Access) -> anyhow::Result<()> {
     node.params.save().await?;
     tracing::info!("stopped");
     Ok(())
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // What a node before us has left behind in the system does not keep us from its port.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The only lines on standard output: where the node is, and the key that will not be shown again.
@@ -146,14 +167,14 @@ fn tls(settings: &Settings) -> anyhow::Result<TlsAcceptor> {
 
 /// Accepts until told to close, then waits for the connections that are open.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, node: Arc<Node>, mut closing: watch::Receiver<bool>) {
-    let slots = Arc::new(Semaphore::new(node.settings.max_connections as usize));
+    let connections = Connections::new(node.settings.max_connections);
     let router = api::router(node.clone());
     loop {
         let accepted = tokio::select! {
-            accepted = next(&listener, &slots) => accepted,
+            accepted = next(&listener, &connections) => accepted,
             _ = closing.changed() => break,
         };
-        let (socket, slot) = match accepted {
+        let (socket, peer, place) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
                 // Out of file descriptors, most likely: some will be free again soon.
@@ -162,53 +183,70 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, node: Arc<Node>
                 continue;
             }
         };
-        tokio::spawn(connection(socket, slot, tls.clone(), router.clone(), node.clone(), closing.clone()));
+        let open = connections.opened(peer.ip().into(), place);
+        tokio::spawn(connection(socket, open, tls.clone(), router.clone(), node.clone(), closing.clone()));
     }
     drop(listener);
-    // All slots are free when all connections are closed.
-    slots.acquire_many(node.settings.max_connections).await.ok();
+    connections.all_closed().await;
 }
 
-async fn next(listener: &TcpListener, slots: &Arc<Semaphore>) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
-    let slot = slots.clone().acquire_owned().await.map_err(io::Error::other)?;
-    let (socket, _) = listener.accept().await?;
-    Ok((socket, slot))
+async fn next(
+    listener: &TcpListener,
+    connections: &Connections,
+) -> io::Result<(TcpStream, SocketAddr, OwnedSemaphorePermit)> {
+    let place = connections.place().await.ok_or_else(|| io::Error::other("no more connections are taken"))?;
+    let (socket, peer) = listener.accept().await?;
+    Ok((socket, peer, place))
 }
 
 async fn connection(
     socket: TcpStream,
-    _slot: OwnedSemaphorePermit,
+    open: OpenConnection,
     tls: Option<TlsAcceptor>,
     router: Router,
     node: Arc<Node>,
     closing: watch::Receiver<bool>,
 ) {
     let (read_limit, write_limit) = (node.settings.header_timeout.0, node.settings.write_timeout.0);
-    let outcome = async {
+    let connection = open.connection.clone();
+    let spoken = async {
         socket.set_nodelay(true)?;
         let socket = WriteTimeout::new(socket, write_limit);
         match tls {
-            None => speak(socket, router, read_limit, closing).await,
+            None => speak(socket, connection, router, read_limit, closing).await,
             Some(tls) => {
                 let handshake = tokio::time::timeout(read_limit, tls.accept(socket));
-                speak(handshake.await??, router, read_limit, closing).await
+                speak(handshake.await??, connection, router, read_limit, closing).await
             }
         }
     };
-    if let Err(error) = outcome.await {
+    let outcome = tokio::select! {
+        outcome = spoken => outcome,
+        () = open.connection.told_to_close() => Err(anyhow::anyhow!("it was closed to make room")),
+    };
+    if let Err(error) = outcome {
         tracing::debug!(%error, "a connection ended badly");
     }
 }
 
 async fn speak(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    connection: Arc<Connection>,
     router: Router,
     read_limit: Duration,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
+    let io = TokioIo::new(HalfClose::new(io, connection.clone()));
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|mut request: hyper::Request<Incoming>| {
+        let answering = connection.begin_request();
+        request.extensions_mut().insert(answering.connection());
+        let answer = router.call(request);
+        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, answering))) }
+    });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_limit).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(router)));
+    let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
         _ = closing.changed() => connection.as_mut().graceful_shutdown(),

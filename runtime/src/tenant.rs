@@ -1,13 +1,15 @@
 //! Tenants: who they are, what they may use, what they have used.
 //!
-//! A tenant has a name that people use and an id that records use, so that a new tenant of a deleted one's name inherits
-//! nothing. Everything here is held in memory and written through to the metadata store.
+//! A tenant has a name that people use, an id that records use and one that the parameter store uses, so that a new
+//! tenant of a deleted one's name inherits nothing. Everything here is held in memory and written through to the metadata
+//! store.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 
 use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
 
 use crate::clock::unix_ms;
 use crate::locks::{Lock, SharedLock};
@@ -15,18 +17,22 @@ use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::sandbox::Share;
 
+mod answering;
 mod key;
 mod memory;
 mod quota;
 mod rate;
 mod storage;
+mod store_id;
 mod usage;
 
+pub use answering::{Answering, Requests};
 pub use key::{Key, KeyHash, KeyId};
 pub use memory::{Account, Charge, OverLimit};
 pub use quota::{Quota, QuotaPatch};
 pub use rate::RateLimiter;
 pub use storage::{Reservation, Storage, StorageFull};
+pub use store_id::{BadStoreId, StoreId};
 pub use usage::{Ledger, Spent, TrainingUse, Usage};
 
 /// What records call a tenant.
@@ -47,6 +53,9 @@ struct TenantRecord {
     name: Name,
     created_ms: u64,
     quota: Quota,
+    /// Records that are older than these ids have none.
+    #[serde(default)]
+    store: Option<StoreId>,
 }
 
 impl Record for TenantRecord {
@@ -68,6 +77,20 @@ impl Record for UsageRecord {
 
     fn key(&self) -> String {
         self.tenant.key()
+    }
+}
+
+/// Values in the parameter store whose tenant is gone, until they are gone too: whatever happens to the node in between.
+#[derive(Serialize, Deserialize)]
+struct EndedStore {
+    store: StoreId,
+}
+
+impl Record for EndedStore {
+    const TABLE: &'static str = "ended-stores";
+
+    fn key(&self) -> String {
+        self.store.to_string()
     }
 }
 
@@ -100,6 +123,8 @@ impl Record for KeyRecord {
 pub struct Tenant {
     pub id: TenantId,
     pub name: Name,
+    /// What it is called in the parameter store.
+    pub store: StoreId,
     pub created_ms: u64,
     pub ledger: Ledger,
     /// Linear memory and bodies in flight.
@@ -109,19 +134,23 @@ pub struct Tenant {
     /// What is stored, whoever stores it.
     pub storage: Arc<Storage>,
     pub rate: RateLimiter,
+    /// Those that are being answered.
+    pub requests: Requests,
     /// The usage that is on disk.
     stored_usage: Mutex<Usage>,
     /// Of CPU time, for its invocations.
     pub share: Arc<Share>,
     quota: RwLock<Arc<Quota>>,
-    deleted: AtomicBool,
+    deleted: watch::Sender<bool>,
 }
 
 impl Tenant {
     fn new(record: TenantRecord, usage: &Usage, node_memory: Arc<Account>) -> Arc<Self> {
-        let TenantRecord { id, name, created_ms, quota } = record;
+        let TenantRecord { id, name, created_ms, quota, store } = record;
+        let share = Share::of_tenant(name.as_str());
         Arc::new(Self {
             id,
+            store: store.unwrap_or_else(|| StoreId::of_old_tenant(&name)),
             name,
             created_ms,
             ledger: Ledger::from_usage(usage),
@@ -130,15 +159,17 @@ impl Tenant {
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
-            share: Share::of_tenant(),
+            requests: Requests::default(),
+            share,
             quota: RwLock::new(Arc::new(quota)),
-            deleted: AtomicBool::new(false),
+            deleted: watch::Sender::new(false),
         })
     }
 
     /// A tenant that exists only in this process, for benchmarks and tests of the sandbox.
     pub fn unregistered(name: Name, quota: Quota, node_memory: Arc<Account>) -> Arc<Self> {
-        Self::new(TenantRecord { id: TenantId(0), name, created_ms: 0, quota }, &Usage::default(), node_memory)
+        let record = TenantRecord { id: TenantId(0), name, created_ms: 0, quota, store: None };
+        Self::new(record, &Usage::default(), node_memory)
     }
 
     pub fn quota(&self) -> Arc<Quota> {
@@ -147,7 +178,18 @@ impl Tenant {
 
     /// Whether it is gone, for whoever still holds it.
     pub fn is_deleted(&self) -> bool {
-        self.deleted.load(Relaxed)
+        *self.deleted.borrow()
+    }
+
+    /// Waits until the tenant is deleted: whatever is done for it ends then.
+    pub async fn ended(&self) {
+        // The sender is part of the tenant, so the wait cannot fail.
+        self.deleted.subscribe().wait_for(|deleted| *deleted).await.ok();
+    }
+
+    /// Its ledger as it is now, for records that must not say more was used than the ledger does.
+    pub fn ledger_batch(&self) -> Result<Batch, MetaError> {
+        Batch::default().put(&UsageRecord { tenant: self.id, usage: self.ledger.usage() })
     }
 
     fn record(&self) -> TenantRecord {
@@ -156,6 +198,7 @@ impl Tenant {
             name: self.name.clone(),
             created_ms: self.created_ms,
             quota: Quota::clone(&self.quota()),
+            store: Some(self.store.clone()),
         }
     }
 }
@@ -176,6 +219,8 @@ pub enum TenantError {
     NotFound(String),
     #[error("there is a tenant `{0}` already")]
     Exists(Name),
+    #[error("the tenant `{0}` has this `store` already")]
+    StoreTaken(Name),
     #[error("no randomness for a key: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error(transparent)]
@@ -276,13 +321,23 @@ impl Tenants {
         tenants
     }
 
-    pub async fn create(&self, name: Name, quota: Quota) -> Result<(Arc<Tenant>, Key), TenantError> {
+    /// Makes a tenant. It shares the values of a tenant on another node if it is given that one's `store`.
+    pub async fn create(
+        &self,
+        name: Name,
+        quota: Quota,
+        store: Option<StoreId>,
+    ) -> Result<(Arc<Tenant>, Key), TenantError> {
         let _changing = self.changing.lock().await;
         if self.directory().by_name.contains_key(&name) {
             return Err(TenantError::Exists(name));
         }
+        let store = store.map_or_else(StoreId::random, Ok)?;
+        if let Some(owner) = self.directory().tenants.values().find(|tenant| tenant.store == store) {
+            return Err(TenantError::StoreTaken(owner.name.clone()));
+        }
         let id = TenantId(self.next_id.fetch_add(1, Relaxed));
-        let record = TenantRecord { id, name: name.clone(), created_ms: unix_ms(), quota };
+        let record = TenantRecord { id, name: name.clone(), created_ms: unix_ms(), quota, store: Some(store) };
         let key = self.replace_key(Owner::Tenant(id), Batch::default().put(&record)?).await?;
         let tenant = Tenant::new(record, &Usage::default(), self.memory.clone());
         self.change(|directory| {
@@ -312,23 +367,36 @@ impl Tenants {
         Ok(tenant)
     }
 
-    /// Forgets the tenant and its keys; `others` are further records that go in the same transaction.
+    /// Forgets the tenant and its keys, and ends whatever is done for it; `others` are further records that go in the same
+    /// transaction. What it has used stays, and with it the knowledge that its id was given.
     pub async fn delete(&self, name: &str, others: Batch) -> Result<Arc<Tenant>, TenantError> {
         let _changing = self.changing.lock().await;
         let tenant = self.get(name)?;
         let keys = self.keys_of(Owner::Tenant(tenant.id));
         let mut batch = others.delete::<TenantRecord>(tenant.id.key());
+        batch = batch.put(&UsageRecord { tenant: tenant.id, usage: tenant.ledger.usage() })?;
+        batch = batch.put(&EndedStore { store: tenant.store.clone() })?;
         for key in &keys {
             batch = batch.delete::<KeyRecord>(key.as_str().to_owned());
         }
         self.metadata.commit(batch).await?;
-        tenant.deleted.store(true, Relaxed);
         self.change(|directory| {
             directory.by_name.remove(&tenant.name);
             directory.tenants.remove(&tenant.id);
             directory.keys.retain(|id, _| !keys.contains(id));
         });
+        tenant.deleted.send_replace(true);
         Ok(tenant)
+    }
+
+    /// What deleted tenants may still have in the parameter store.
+    pub fn ended_stores(&self) -> Result<Vec<StoreId>, MetaError> {
+        Ok(self.metadata.all::<EndedStore>()?.into_iter().map(|ended| ended.store).collect())
+    }
+
+    /// Nothing of it is left.
+    pub async fn store_is_gone(&self, store: &StoreId) -> Result<(), MetaError> {
+        self.metadata.commit(Batch::default().delete::<EndedStore>(store.to_string())).await
     }
 
     /// What has changed in the ledger since the last time, for the next periodic write.
@@ -369,5 +437,46 @@ impl Tenants {
             directory.keys.insert(record.id.clone(), record);
         });
         Ok(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tenant_of_an_older_record_keeps_its_values_and_a_new_one_of_its_name_does_not_get_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+        let mut old = serde_json::to_value(TenantRecord {
+            id: TenantId(7),
+            name: "ada".parse().unwrap(),
+            created_ms: 0,
+            quota: Quota::default(),
+            store: None,
+        })
+        .unwrap();
+        old.as_object_mut().unwrap().remove("store");
+        let entry = crate::meta::Entry { table: "tenants".to_owned(), key: TenantId(7).key(), value: Some(old) };
+        metadata.commit_blocking(vec![entry].into()).unwrap();
+        let node = Account::new("max_memory", u64::MAX, None);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let tenants = Tenants::load(metadata.clone(), node.clone()).unwrap();
+            let first = tenants.get("ada").unwrap();
+            assert_eq!(first.store.as_str(), "ada");
+            tenants.delete("ada", Batch::default()).await.unwrap();
+            first.ended().await;
+            assert!(first.is_deleted());
+            let (second, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
+            assert_ne!(second.store, first.store);
+            assert!(!second.is_deleted());
+            // Remembered until it is done, and the id of a deleted tenant is known whatever the clock says.
+            let again = Tenants::load(metadata.clone(), node).unwrap();
+            assert_eq!(again.ended_stores().unwrap(), std::slice::from_ref(&first.store));
+            again.store_is_gone(&first.store).await.unwrap();
+            assert!(again.ended_stores().unwrap().is_empty());
+            assert_eq!(again.get("ada").unwrap().store, second.store);
+        });
     }
 }

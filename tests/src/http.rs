@@ -48,6 +48,7 @@ impl Client {
         self.key.as_deref()
     }
 
+    /// Sends a request. A JSON object among bodies is called what it is, unless the headers call it something else.
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Result<Answer> {
         let mut request =
             Request::builder().method(Method::from_bytes(method.as_bytes())?).uri(format!("{}{path}", self.url));
@@ -57,8 +58,11 @@ impl Client {
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
+        if body.starts_with(b"{") && !headers.iter().any(|(name, _)| *name == "content-type") {
+            request = request.header("content-type", "application/json");
+        }
         let mut response = match method {
-            "GET" | "HEAD" | "DELETE" if body.is_empty() => self.agent.run(request.body(())?),
+            "GET" | "HEAD" | "DELETE" | "OPTIONS" if body.is_empty() => self.agent.run(request.body(())?),
             _ => self.agent.run(request.body(body.to_vec())?),
         }
         .with_context(|| format!("{method} {path}"))?;

@@ -5,6 +5,7 @@
 //! - [`http`]: requests to it
 //! - [`wire`]: connections to it, byte by byte
 //! - [`jobs`]: training jobs on it
+//! - [`browser`]: a real browser that opens a page of the test's
 //! - [`command`]: the command line
 //! - [`held`]: requests that are given up before they are answered
 //! - [`components`]: functions and guests of this repository, built once per test run
@@ -15,6 +16,7 @@
 //! - [`sandbox`]: the sandbox without a server around it
 //! - [`training`]: trainers without a server around them
 
+pub mod browser;
 pub mod command;
 pub mod components;
 pub mod guests;

@@ -15,6 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// An open connection.
 pub struct Wire {
     stream: BufReader<TcpStream>,
+    /// The node, as the client calls it.
+    host: String,
     /// What the client would say of itself.
     authorization: String,
 }
@@ -26,7 +28,7 @@ impl Wire {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_nodelay(true)?;
         let authorization = client.key().map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
-        Ok(Self { stream: BufReader::new(stream), authorization })
+        Ok(Self { stream: BufReader::new(stream), host: address.to_owned(), authorization })
     }
 
     /// Exactly these bytes.
@@ -37,8 +39,13 @@ impl Wire {
     /// A request's head, without the empty line that ends it. `headers` are lines.
     pub fn head(&mut self, method: &str, path: &str, headers: &[&str]) -> Result<()> {
         let lines: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: node\r\n{}{lines}", self.authorization);
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n{}{lines}", self.host, self.authorization);
         self.send(head)
+    }
+
+    /// Says that nothing more will be sent, and goes on listening.
+    pub fn half_close(&mut self) -> Result<()> {
+        Ok(self.stream.get_ref().shutdown(std::net::Shutdown::Write)?)
     }
 
     /// A whole request.

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use super::{Device, DeviceInfo, Kind, Memory, View};
 use crate::error::Result;
 use crate::op::Op;
+use crate::pool::host_memory;
 use crate::run::Run;
 
 mod arena;
@@ -48,12 +49,9 @@ impl Cpu {
     }
 }
 
-/// Three quarters of the machine's memory, or of what its control group lets this process have: the rest is for others.
+/// Three quarters of what this process may use: the rest is for others.
 fn machine_memory() -> usize {
-    let info = rustix::system::sysinfo();
-    let machine = u64::from(info.mem_unit).saturating_mul(info.totalram);
-    let group = std::fs::read_to_string("/sys/fs/cgroup/memory.max").ok().and_then(|text| text.trim().parse().ok());
-    usize::try_from(group.map_or(machine, |group: u64| group.min(machine)) / 4 * 3).unwrap_or(usize::MAX)
+    usize::try_from(host_memory() / 4 * 3).unwrap_or(usize::MAX)
 }
 
 impl Device for Cpu {

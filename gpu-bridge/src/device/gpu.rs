@@ -36,6 +36,7 @@ use session::{Mode, Session};
 
 use super::{Device, DeviceInfo, Shared};
 use crate::error::Result;
+use crate::share::Owner;
 
 /// What a GPU without memory of its own, or one that does not say, is taken to have.
 const MEMORY_UNKNOWN: usize = 4 << 30;
@@ -90,7 +91,13 @@ impl Gpu {
     /// A handle on which nothing is run: operations only have their kernels compiled, and reads give zeros. A step that is
     /// rehearsed, on a thread of its own, finds everything ready when it is run.
     pub fn rehearsal(&self) -> Result<Arc<dyn Device>> {
-        Ok(Arc::new(Session::open(&self.engine()?, NonZeroU32::MIN, self.info(), Mode::Rehearsal)?))
+        Ok(Arc::new(Session::open(
+            &self.engine()?,
+            &Owner::from("rehearsal"),
+            NonZeroU32::MIN,
+            self.info(),
+            Mode::Rehearsal,
+        )?))
     }
 
     /// Loses the device, as a driver that resets would: all handles fail from now on, and the next is of a new device.
@@ -122,8 +129,8 @@ impl Shared for Gpu {
         DeviceInfo { name: self.adapter.name().to_owned(), kind: self.adapter.kind(), threads: 1, memory }
     }
 
-    fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
-        Ok(Arc::new(Session::open(&self.engine()?, weight, self.info(), Mode::Run)?))
+    fn open(&self, owner: &Owner, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
+        Ok(Arc::new(Session::open(&self.engine()?, owner, weight, self.info(), Mode::Run)?))
     }
 
     fn again(&self) -> Result<Arc<dyn Shared>> {

@@ -9,7 +9,7 @@ mod resize;
 mod rows;
 mod top;
 
-pub use join::{Concat, Pad};
+pub use join::{Concat, MAX_CONCAT, Pad};
 pub use resize::{Resampling, Resize, ResizeGradient};
 pub use rows::{GatherRows, OneHot, ScatterAddRows};
 pub use top::{TopK, TopKGradient};

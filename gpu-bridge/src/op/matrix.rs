@@ -41,7 +41,7 @@ impl Spec for MatMul {
 
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
         let depth = inputs.first().map_or(0, |a| a.shape.from_end(0));
-        outputs.iter().map(|output| 2 * (output.shape.elements() * depth) as u64).sum()
+        outputs.iter().map(|output| multiply_adds(output.shape.elements(), depth)).sum()
     }
 
     fn strided(&self) -> bool {
@@ -111,7 +111,8 @@ impl Spec for Linear {
     fn flops(&self, inputs: &[Meta], outputs: &[Meta]) -> u64 {
         let depth = inputs.get(1).map_or(0, |weight| weight.shape.from_end(0));
         let out = outputs.first().map_or(0, |y| y.shape.elements());
-        2 * (out * depth) as u64 + self.activation.map_or(0, |activation| activation.flops(&[], &outputs[..1]))
+        let activation = self.activation.map_or(0, |activation| activation.flops(&[], &outputs[..1]));
+        multiply_adds(out, depth).saturating_add(activation)
     }
 
     fn differentiable(&self) -> bool {
@@ -162,5 +163,23 @@ impl Spec for Linear {
             backward.emit(2, Reduce { reducer: Reducer::Sum, axes: Axes::new(&[0])?, keep: false }, &[&flat])?;
         }
         Ok(())
+    }
+}
+
+/// Two operations for each step of the depth of each element: at most what fits, as an axis that is repeated takes no
+/// memory and may be of any size.
+fn multiply_adds(elements: usize, depth: usize) -> u64 {
+    (elements as u64).saturating_mul(depth as u64).saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_of_any_depth_are_counted_without_overflowing() {
+        let (a, b) = (Shape::new(&[256, 1 << 32]).unwrap(), Shape::new(&[1 << 32, 256]).unwrap());
+        let y = Meta::f32(Shape::new(&[1 << 20, 1 << 20]).unwrap());
+        assert_eq!(MatMul { scale: 1.0 }.flops(&[Meta::f32(a), Meta::f32(b)], &[y]), u64::MAX);
     }
 }

@@ -4,11 +4,30 @@ use super::{Books, PoolError, Request, Room, Slot, Wish};
 use crate::device::Kind;
 
 /// The place of the best device in `slots`, of those that were not `tried` and have room.
-pub(super) fn choose(slots: &[Slot], books: &Books, request: &Request, tried: &[usize]) -> Result<usize, PoolError> {
+/// `host` is how many bytes of the host's memory are free.
+pub(super) fn choose(
+    slots: &[Slot],
+    books: &Books,
+    request: &Request,
+    tried: &[usize],
+    host: usize,
+) -> Result<usize, PoolError> {
     if slots.is_empty() {
         return Err(PoolError::Empty);
     }
-    let free = |index: usize| slots[index].info.memory.saturating_sub(books.reserved(index));
+    // What the request must leave to others is not there for it.
+    let capacity = |index: usize| {
+        let memory = slots[index].info.memory;
+        memory - request.spare.of(memory)
+    };
+    let free = |index: usize| {
+        let free = capacity(index).saturating_sub(books.reserved(index));
+        match host.checked_sub(request.host) {
+            None => 0,
+            Some(left) if slots[index].info.kind.is_host() => free.min(left),
+            Some(_) => free,
+        }
+    };
     let fits = |index: &usize| free(*index) >= request.bytes && !tried.contains(index);
     if let Wish::Near(id) = request.device
         && let Some(near) = slots.iter().position(|slot| slot.id == id).filter(fits)
@@ -30,8 +49,7 @@ pub(super) fn choose(slots: &[Slot], books: &Books, request: &Request, tried: &[
         rank(a).cmp(&rank(b)).then(load(a).total_cmp(&load(b)))
     });
     best.ok_or_else(|| {
-        let room =
-            |&index: &usize| Room { device: slots[index].id, free: free(index), capacity: slots[index].info.memory };
+        let room = |&index: &usize| Room { device: slots[index].id, free: free(index), capacity: capacity(index) };
         let rooms: Vec<Room> = allowed.iter().map(room).collect();
         PoolError::NothingFits {
             wanted: request.bytes,

@@ -104,6 +104,8 @@ impl Tensor {
 impl Context {
     /// Tensors of one type joined along an axis.
     pub fn concat(&self, tensors: &[&Tensor], axis: usize) -> Result<Tensor> {
+        // Here already, before anything is made of each of them.
+        Concat::check_count(tensors.len())?;
         self.run_one(Concat { axis }, tensors)
     }
 }

@@ -1,5 +1,6 @@
 //! What tensors, tapes and passes back hold, and what happens at the limit.
 
+use weft_gpu::op::MAX_CONCAT;
 use weft_gpu::{DType, Error, Limits, Tensor};
 
 use crate::{context, context_with, full, gradient, live, parameter};
@@ -67,9 +68,9 @@ fn of_one_step_serves_the_next() {
         x.matmul(&weight).unwrap().matmul(&weight).unwrap().backward_from(&x).unwrap();
     };
     step();
-    let used = context.heap().used();
+    let (used, peak) = (context.heap().used(), context.heap().peak());
     (0..5).for_each(|_| step());
-    assert_eq!((context.heap().used(), context.heap().peak()), (used, used));
+    assert_eq!((context.heap().used(), context.heap().peak()), (used, peak));
 }
 
 #[test]
@@ -141,4 +142,53 @@ fn that_runs_out_in_a_training_step_leaves_the_context_usable() {
     }
     x.matmul(&weight).unwrap().backward_from(&x).unwrap();
     assert_eq!(gradient(&weight), [SIDE as f32; SIDE * SIDE]);
+}
+
+/// A view takes no device memory, so nothing else would stop a tape of them.
+#[test]
+fn of_the_tape_counts_and_is_given_back_with_it() {
+    let limit = 4 << 20;
+    let context = context_with(1, Limits { device_memory: limit, ..Limits::default() });
+    let weight = parameter(&context, &[4], 1.0);
+    let before = context.heap().budget().used();
+    let mut y = weight.clone();
+    let error = loop {
+        match y.reshape(if y.shape().rank() == 1 { &[2, 2] } else { &[4] }) {
+            Ok(view) => y = view,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::OutOfMemory { limit: 0x40_0000, .. }), "{error}");
+    let nodes = context.tape_nodes();
+    assert!((1_000..20_000).contains(&nodes), "{nodes} views within {limit} bytes");
+    // What needs no tape goes on, and so does the way back.
+    y.detach().reshape(&[4]).unwrap();
+    drop(y);
+    assert_eq!((context.tape_nodes(), context.heap().budget().used()), (0, before));
+    weight.reshape(&[2, 2]).unwrap().sum().unwrap().backward().unwrap();
+    assert_eq!(gradient(&weight), [1.0; 4]);
+}
+
+#[test]
+fn of_an_operation_that_is_not_recorded_after_all_is_given_back() {
+    let context = context_with(1, Limits { device_memory: 1 << 20, ..Limits::default() });
+    let weight = parameter(&context, &[64], 1.0);
+    let before = context.heap().budget().used();
+    assert!(matches!(weight.expand(&[1 << 20, 64]).unwrap().add(&weight), Err(Error::OutOfMemory { .. })));
+    assert_eq!((context.tape_nodes(), context.heap().budget().used()), (0, before));
+}
+
+#[test]
+fn of_many_operands_counts_by_the_operand() {
+    let context = context();
+    let weight = parameter(&context, &[4], 1.0);
+    let nothing = weight.narrow(0, 0, 0).unwrap();
+    let before = context.heap().budget().used();
+    let joined = context.concat(&[&nothing; MAX_CONCAT], 0).unwrap();
+    assert!(context.heap().budget().used() - before > 64 * MAX_CONCAT);
+    drop(joined);
+    // The heap keeps the smallest block for the next tensor.
+    assert!(context.heap().budget().used() <= before + 64);
+    let error = context.concat(&[&nothing; MAX_CONCAT + 1], 0).unwrap_err().to_string();
+    assert!(error.contains("1025 tensors, the most is 1024 (limit `max_concat`)"), "{error}");
 }

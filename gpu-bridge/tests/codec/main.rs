@@ -49,7 +49,7 @@ fn gpu() -> Context {
         let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
         Gpu::open(adapter, None).unwrap()
     });
-    Context::new(gpu.open(NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
+    Context::new(gpu.open(&"test".into(), NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
 }
 
 fn codec(text: &str) -> Codec {

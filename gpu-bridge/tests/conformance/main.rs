@@ -29,6 +29,7 @@ mod pooling;
 mod random;
 mod reduction;
 mod sparse;
+mod types;
 
 /// Calls a macro with the names of all families, after whatever else it is to be given.
 macro_rules! all_families {
@@ -141,5 +142,5 @@ fn gpu(kind: As) -> Arc<dyn Device> {
         gpus.push((kind, Gpu::open(adapter, None).unwrap()));
     }
     let (_, gpu) = gpus.iter().find(|(known, _)| *known == kind).unwrap();
-    gpu.open(NonZeroU32::MIN).unwrap()
+    gpu.open(&"test".into(), NonZeroU32::MIN).unwrap()
 }

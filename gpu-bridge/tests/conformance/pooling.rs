@@ -100,6 +100,32 @@ pub fn cases() -> Vec<Case> {
         cases.push(Case::new(op, &[dy], AVERAGED, move |dy| vec![means_gradient(&x, &dy[0], &pooled)]));
     }
     cases.extend(special_cases());
+    cases.extend(large_windows());
+    cases
+}
+
+/// Windows so large that they are gone through in pieces.
+fn large_windows() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (window, shape) in [
+        (window([1, 300], [1, 1], [0, 7]), [1, 1, 2, 2000]),
+        (window([300, 20], [1, 1], [3, 0]), [1, 1, 300, 900]),
+        (window([290, 40], [2, 3], [0, 0]), [1, 1, 300, 950]),
+    ] {
+        let x = apart(&shape);
+        let pooled = windowed(&x, window);
+        let dy = Array::noise(&pooled.shape, 2, -1.0, 1.0);
+        let max = move |x: &[Array]| vec![maxima(&x[0], &windowed(&x[0], window))];
+        cases.push(Case::new(MaxPool2d(window), from_ref(&x), EXACT, max));
+        let noise = Array::noise(&shape, 3, -1.0, 1.0);
+        let average = move |x: &[Array]| vec![means(&x[0], &windowed(&x[0], window))];
+        cases.push(Case::new(AveragePool2d(window), &[noise], within(1e-5, 1e-5), average));
+        cases.push(Case::new(MaxPool2dGradient(window), &[x.clone(), dy.clone()], within(1e-3, 1e-4), move |x| {
+            vec![maxima_gradient(&x[0], &x[1], &windowed(&x[0], window))]
+        }));
+        let op = AveragePool2dGradient { window, input: Shape::new(&shape).unwrap() };
+        cases.push(Case::new(op, &[dy], within(1e-5, 1e-4), move |dy| vec![means_gradient(&x, &dy[0], &pooled)]));
+    }
     cases
 }
 

@@ -171,7 +171,7 @@ mod gpu {
     fn device() -> Arc<dyn Device> {
         let adapter = Adapter::all().into_iter().next().unwrap_or_else(|| panic!("there is no Vulkan device"));
         let gpu = Gpu::open(adapter, None).unwrap_or_else(|error| panic!("{error}"));
-        gpu.open(NonZeroU32::MIN).unwrap_or_else(|error| panic!("{error}"))
+        gpu.open(&"test".into(), NonZeroU32::MIN).unwrap_or_else(|error| panic!("{error}"))
     }
 
     #[test]

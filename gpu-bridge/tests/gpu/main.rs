@@ -11,6 +11,7 @@ use weft_gpu::device::gpu::{Adapter, Gpu};
 use weft_gpu::{Context, Crew, Limits};
 
 mod large;
+mod long;
 mod loss;
 mod memory;
 mod steps;
@@ -26,7 +27,7 @@ fn gpu() -> Gpu {
 }
 
 fn context(gpu: &Gpu) -> Context {
-    Context::new(gpu.open(NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
+    Context::new(gpu.open(&"test".into(), NonZeroU32::MIN).unwrap(), Arc::new(Crew::new(1)), Limits::default())
 }
 
 fn cpu() -> Context {

@@ -12,6 +12,7 @@ use weft_gpu::device::cpu::{LONGEST_DELAY, SharedCpu};
 use weft_gpu::device::gpu::{Adapter, Gpu, IN_FLIGHT};
 use weft_gpu::device::{Shared, Wait};
 
+mod host;
 mod isolation;
 mod ledger;
 mod loss;
@@ -42,6 +43,7 @@ macro_rules! suite {
                 time::time_is_counted_per_lease
                 time::long_operations_share_by_weight
                 time::short_operations_share_by_weight
+                time::tenants_share_evenly_however_many_leases_they_have
                 time::a_cancelled_lease_stops_while_another_computes
                 time::results_do_not_depend_on_who_else_computes
             }

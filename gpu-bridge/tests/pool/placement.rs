@@ -1,10 +1,12 @@
 //! Which device a lease is given, and what is said when there is none.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use weft_gpu::Request;
 use weft_gpu::device::{Kind, Shared};
-use weft_gpu::pool::{DeviceId, PoolError, Room, Wish};
+use weft_gpu::pool::{DeviceId, PoolError, Room, Spare, Wish};
 
 use crate::support::{Checked, MEBIBYTE, Pretended, pool};
 
@@ -107,4 +109,33 @@ fn numbers_that_make_no_sense_are_refused() {
     assert_eq!(refused(request(0, Wish::Auto)), PoolError::NoBytes);
     assert!(matches!(refused(Request::new("ada", usize::MAX)), PoolError::NothingFits { .. }));
     assert_eq!(machine(&[]).lease(request(1, Wish::Auto)).err(), Some(PoolError::Empty));
+}
+
+#[test]
+fn what_a_request_leaves_to_others_stays_free() {
+    let pool = machine(&[(Kind::Cpu, 800)]);
+    let spare = Spare::OneIn(NonZeroU32::new(8).unwrap());
+    let _most = pool.lease(Request { spare, ..request(699, Wish::Auto) }).unwrap();
+    let error = pool.lease(Request { spare, ..request(2, Wish::Auto) }).map(drop).unwrap_err();
+    let PoolError::NothingFits { fits, largest, .. } = error else { panic!("{error}") };
+    assert_eq!((fits, largest), (MEBIBYTE, 700 * MEBIBYTE));
+    let _rest = pool.lease(request(51, Wish::Auto)).unwrap();
+    let spare = Spare::Bytes(20 * MEBIBYTE);
+    assert!(pool.lease(Request { spare, ..request(31, Wish::Auto) }).is_err());
+    assert!(pool.lease(Request { spare, ..request(30, Wish::Auto) }).is_ok());
+}
+
+#[test]
+fn whoever_waits_is_told_when_bytes_come_back() {
+    let pool = machine(&[(Kind::Cpu, 100)]);
+    let told = Arc::new(AtomicU32::new(0));
+    let tell = told.clone();
+    pool.when_freed(move || {
+        tell.fetch_add(1, Relaxed);
+    });
+    let leases = [request(30, Wish::Auto), request(30, Wish::Auto)].map(|request| pool.lease(request).unwrap());
+    assert!(pool.lease(request(60, Wish::Auto)).is_err());
+    assert_eq!(told.load(Relaxed), 0, "nothing was given back");
+    drop(leases);
+    assert_eq!(told.load(Relaxed), 2);
 }

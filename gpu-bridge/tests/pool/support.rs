@@ -10,6 +10,7 @@ use weft_gpu::device::cpu::SharedCpu;
 use weft_gpu::device::{Device, DeviceInfo, Kind, Memory, Shared, View};
 use weft_gpu::op::Op;
 use weft_gpu::run::Run;
+use weft_gpu::share::Owner;
 use weft_gpu::{Context, Crew, Error, Lease, Pool, Request, Result};
 
 pub const MEBIBYTE: usize = 1 << 20;
@@ -79,9 +80,9 @@ impl Shared for Pretended {
         self.info.clone()
     }
 
-    fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
+    fn open(&self, owner: &Owner, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
         let (losses, opened) = (Arc::clone(&self.losses), self.losses.load(Ordering::SeqCst));
-        Ok(Arc::new(Opened { handle: self.cores.open(weight)?, losses, opened }))
+        Ok(Arc::new(Opened { handle: self.cores.open(owner, weight)?, losses, opened }))
     }
 
     fn again(&self) -> Result<Arc<dyn Shared>> {

@@ -92,7 +92,7 @@ fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
     let _alone = alone();
     let (threads, kind) = (device.info().threads, device.info().kind);
     let pool = pool([device]);
-    let (one, three) = (Busy::new(&pool, "one", 1), Busy::new(&pool, "three", 3));
+    let (one, three) = (Busy::new(&pool, "ada", 1), Busy::new(&pool, "ada", 3));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop_at_the_end = StopOnDrop(&stop);
@@ -121,6 +121,38 @@ fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
         let least = if kind == Kind::Software { WINDOWS / 2 + 1 } else { WINDOWS };
         let fair = fitting >= least && found.iter().all(|(_, time)| close(*time));
         assert!(fair, "weights 1 and 3, but work and device time stood at {found:?}");
+    });
+}
+
+/// A tenant of many leases, however heavy, gets as much of a device as a tenant of one.
+pub fn tenants_share_evenly_however_many_leases_they_have(device: Arc<dyn Shared>) {
+    let _alone = alone();
+    let threads = device.info().threads;
+    let pool = pool([device]);
+    let one = Busy::new(&pool, "one", 1);
+    let many: Vec<Busy> = (0..6).map(|_| Busy::new(&pool, "many", 64)).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let stop_at_the_end = StopOnDrop(&stop);
+        for _ in 0..CALLERS {
+            scope.spawn(|| one.work(threads, 256, &stop));
+        }
+        for busy in &many {
+            scope.spawn(|| busy.work(threads, 256, &stop));
+        }
+        eventually("all compute", || many.iter().chain([&one]).all(|busy| busy.figures().0 > 5.0));
+        let figures = || (one.figures().1, many.iter().map(|busy| busy.figures().1).sum::<f64>());
+        let before = figures();
+        eventually("the device has worked for two seconds", || {
+            std::thread::sleep(Duration::from_millis(1));
+            let now = figures();
+            now.0 + now.1 >= before.0 + before.1 + 2.0 * WINDOW.as_secs_f64()
+        });
+        let after = figures();
+        drop(stop_at_the_end);
+        let ratio = (after.1 - before.1) / (after.0 - before.0);
+        println!("device time of six leases beside that of one: {ratio:.3}");
+        assert!((ratio - 1.0).abs() <= 2.0 * TOLERANCE, "six leases had {ratio} times as much as one");
     });
 }
 
@@ -176,7 +208,7 @@ pub fn a_cancelled_lease_stops_while_another_computes(device: Arc<dyn Shared>) {
     let threads = device.info().threads;
     let pool = pool([device]);
     // Once the light one has had a turn, the heavy one is owed all of the next hour.
-    let (heavy, light) = (lease(&pool, "heavy", 10_000_000), lease(&pool, "light", 1));
+    let (heavy, light) = (lease(&pool, "ada", 10_000_000), lease(&pool, "ada", 1));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let stop_at_the_end = StopOnDrop(&stop);

@@ -7,9 +7,11 @@ use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 
+use super::connection::Connection;
+use super::ending::Caller;
 use super::problem::{ApiError, Kind};
 use crate::node::Node;
-use crate::tenant::{Principal, Tenant};
+use crate::tenant::{Answering, Principal, Tenant};
 
 /// A tenant, within its request rate.
 pub struct AsTenant(pub Arc<Tenant>);
@@ -43,12 +45,29 @@ impl FromRequestParts<Arc<Node>> for AsTenant {
                 return Err(ApiError::new(Kind::Forbidden, "this is a tenant's route: use a tenant's key"));
             }
         };
+        Caller::tell(parts, &tenant);
         let rate = tenant.quota().requests_per_second;
         tenant.rate.take(rate).map_err(|wait| {
             let detail = format!("more than `requests_per_second` = {rate}");
             ApiError::new(Kind::RateLimited, detail).limit("requests_per_second").retry_after(wait.as_secs() + 1)
         })?;
+        let most = node.settings.connections_per_tenant();
+        let answering = tenant.requests.begin(most).ok_or_else(|| {
+            let detail = format!("`max_connections_per_tenant` = {most} requests of this tenant are being answered");
+            ApiError::new(Kind::RateLimited, detail).limit("max_connections_per_tenant").retry_after(1)
+        })?;
+        hold(parts, Some(answering))?;
         Ok(Self(tenant))
+    }
+}
+
+/// Keeps the connection of a request that has shown a key until the request is answered.
+fn hold(parts: &Parts, counted: Option<Answering>) -> Result<(), ApiError> {
+    match parts.extensions.get::<Arc<Connection>>().is_none_or(|connection| connection.hold(counted)) {
+        true => Ok(()),
+        false => {
+            Err(ApiError::new(Kind::Busy, "this connection is being closed to make room").limit("max_connections"))
+        }
     }
 }
 
@@ -57,7 +76,7 @@ impl FromRequestParts<Arc<Node>> for AsOperator {
 
     async fn from_request_parts(parts: &mut Parts, node: &Arc<Node>) -> Result<Self, ApiError> {
         match authenticate(&parts.headers, node)? {
-            Principal::Operator | Principal::Developer(_) => Ok(Self),
+            Principal::Operator | Principal::Developer(_) => hold(parts, None).map(|()| Self),
             Principal::Tenant(_) => Err(ApiError::new(Kind::Forbidden, "this is the operator's route")),
         }
     }

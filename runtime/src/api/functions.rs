@@ -1,5 +1,6 @@
 //! Functions: deploy, list, look at, roll back, delete.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::Json;
@@ -27,19 +28,20 @@ const TAG: &str = "functions";
 #[serde(deny_unknown_fields)]
 pub struct Page {
     /// How many at most; 100 unless said otherwise, 1000 at most.
-    limit: Option<usize>,
+    #[param(value_type = Option<usize>)]
+    limit: Option<NonZeroUsize>,
     /// Begin after this name.
     after: Option<String>,
 }
 
 impl Page {
-    pub fn new(limit: Option<usize>, after: Option<String>) -> Self {
+    pub fn new(limit: Option<NonZeroUsize>, after: Option<String>) -> Self {
         Self { limit, after }
     }
 
     /// The part of a sorted list that was asked for, and the cursor for the rest.
     pub fn of<T>(&self, items: Vec<T>, name: impl Fn(&T) -> &Name) -> (Vec<T>, Option<String>) {
-        let limit = self.limit.unwrap_or(100).clamp(1, 1_000);
+        let limit = self.limit.map_or(100, |limit| limit.get().min(1_000));
         let after = self.after.as_deref();
         let mut rest = items.into_iter().filter(|item| after.is_none_or(|after| name(item).as_str() > after));
         let page: Vec<T> = rest.by_ref().take(limit).collect();
@@ -70,7 +72,6 @@ fn view(function: &Function) -> FunctionView {
     responses(
         (status = 201, description = "The function is new", body = DeployView),
         (status = 200, description = "It runs another version, or ran this one already", body = DeployView),
-        (status = "4XX", description = "Refused", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn deploy(
@@ -213,7 +214,7 @@ mod tests {
         let names: Vec<Name> = ["a", "b", "c", "d", "e"].iter().map(|name| name.parse().unwrap()).collect();
         let (mut seen, mut after) = (Vec::new(), None);
         loop {
-            let page = Page { limit: Some(2), after: after.take() };
+            let page = Page { limit: NonZeroUsize::new(2), after: after.take() };
             let (items, next) = page.of(names.clone(), |name| name);
             seen.extend(items);
             match next {

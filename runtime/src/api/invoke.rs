@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
 use axum::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use axum::http::request::Parts;
 use axum::response::Response;
 use bytes::Bytes;
 
@@ -23,6 +24,8 @@ const SEED: HeaderName = HeaderName::from_static("weft-seed");
 const INVOCATION: HeaderName = HeaderName::from_static("weft-invocation");
 const VERSION: HeaderName = HeaderName::from_static("weft-version");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
+/// Headers of an answer, those that others add included.
+const HEADERS: usize = 8;
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
 /// Call a function: it gets the body and its content type, and answers with its own.
@@ -51,25 +54,32 @@ pub async fn invoke(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-    headers: HeaderMap,
+    Seed(seed): Seed,
     pieces: Pieces,
 ) -> Result<Response, ApiError> {
-    let seed = seed(&headers)?;
     // An unknown name is refused before its body is kept.
     if let Err(error) = node.registry.get(tenant.id, &name) {
         return Err(pieces.refuse(error).await);
     }
     let mut charge = Charge::none(tenant.memory.clone());
+    let content_type = pieces.content_type().unwrap_or_default().to_owned();
     let body = pieces.read(node.settings.max_body.0, "max_body", &mut charge).await?;
-    let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let invoked = node.invoke(&tenant, &name, Request { content_type, body }, seed, charge).await?;
     Ok(answer(invoked))
 }
 
-fn seed(headers: &HeaderMap) -> Result<Option<u64>, ApiError> {
-    let Some(value) = headers.get(SEED) else { return Ok(None) };
-    let seed = value.to_str().ok().and_then(|text| text.trim().parse().ok());
-    seed.map(Some).ok_or_else(|| ApiError::new(Kind::InvalidRequest, "`weft-seed` must be a number from 0 to 2^64 - 1"))
+/// The seed that the caller wants. Not all headers, which would have to be copied.
+pub struct Seed(Option<u64>);
+
+impl<S: Sync> FromRequestParts<S> for Seed {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let Some(value) = parts.headers.get(SEED) else { return Ok(Self(None)) };
+        let seed = value.to_str().ok().and_then(|text| text.trim().parse().ok());
+        let wrong = || ApiError::new(Kind::InvalidRequest, "`weft-seed` must be a number from 0 to 2^64 - 1");
+        seed.map(|seed| Self(Some(seed))).ok_or_else(wrong)
+    }
 }
 
 fn answer(invoked: Invoked) -> Response {
@@ -83,6 +93,8 @@ fn answer(invoked: Invoked) -> Response {
     let content_type = HeaderValue::from_str(content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
     let headers = answer.headers_mut();
+    // Room for all headers at once: a map that grows puts them in again.
+    headers.reserve(HEADERS);
     headers.insert(CONTENT_TYPE, content_type);
     describe(headers, &receipt);
     answer

@@ -1,11 +1,13 @@
 //! Training jobs: submit, list, look at, stop, resume, delete, use.
 
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::LOCATION;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -31,11 +33,12 @@ const UNPACKED: u64 = 10;
 #[serde(deny_unknown_fields)]
 pub struct JobQuery {
     /// How many at most; 100 unless said otherwise, 1000 at most.
-    limit: Option<usize>,
+    #[param(value_type = Option<usize>)]
+    limit: Option<NonZeroUsize>,
     /// Begin after this name.
     after: Option<String>,
-    /// Only jobs that are `queued`, `running`, `done`, `stopped` or `failed`.
-    #[param(value_type = Option<String>)]
+    /// Only jobs that are so.
+    #[param(inline)]
     state: Option<JobState>,
 }
 
@@ -45,7 +48,8 @@ pub struct JobQuery {
 #[serde(deny_unknown_fields)]
 pub struct EpochQuery {
     /// How many at most; 1000 unless said otherwise, 10000 at most.
-    limit: Option<usize>,
+    #[param(value_type = Option<usize>)]
+    limit: Option<NonZeroUsize>,
     /// Begin after this epoch.
     after: Option<u64>,
 }
@@ -189,7 +193,7 @@ pub async fn history(
     let job = node.jobs.get(tenant.id, &name)?;
     let start = query.after.map_or(0, |after| job.history.partition_point(|epoch| epoch.epoch <= after));
     let rest = &job.history[start..];
-    let page = &rest[..rest.len().min(query.limit.unwrap_or(1_000).clamp(1, 10_000))];
+    let page = &rest[..rest.len().min(query.limit.map_or(1_000, |limit| limit.get().min(10_000)))];
     let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
     Ok(Json(JobHistory { epochs: page.to_vec(), next }))
 }
@@ -284,10 +288,11 @@ pub async fn posted(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-) -> Result<Json<JobsPruned>, ApiError> {
+    uri: Uri,
+) -> Response {
     match name.as_str() {
-        "prune" => prune(tenant, node).await,
-        _ => Err(super::wrong_method(Method::POST).await),
+        "prune" => prune(tenant, node).await.into_response(),
+        _ => super::wrong_method(Method::POST, uri).await,
     }
 }
 
@@ -313,7 +318,7 @@ pub async fn infer(
         return Err(pieces.refuse(error).await);
     }
     let mut charge = Charge::none(tenant.memory.clone());
-    let body = pieces.read(node.settings.max_body.0, "max_body", &mut charge).await?;
+    let body = pieces.which_is_json().await?.read(node.settings.max_body.0, "max_body", &mut charge).await?;
     charge.grow(body.len() as u64 * UNPACKED)?;
     let InferRequest { samples } = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))?;

@@ -2,6 +2,9 @@
 
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Instant;
 
 use axum::Json;
 use axum::body::Body;
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use serde::Deserialize;
 use tokio::io::AsyncReadExt;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
@@ -135,18 +139,36 @@ pub async fn file(
             Ok((kind, length, Body::from_stream(pieces)).into_response())
         }
         Some("npz") => {
+            let place = node.place_for_export(&tenant).await?;
             let (pieces, received) = mpsc::channel(4);
             // Opened first, so that a damaged file is an answer and not a torn one.
             let mut model = node.catalog.open_model(&model).await?;
-            tokio::task::spawn_blocking(move || {
-                let written = export_npz(&mut model, io::BufWriter::with_capacity(PIECE, Sender(pieces.clone())));
-                if let Err(error) = written {
-                    // Breaks the answer off, so that the reader notices.
-                    pieces.blocking_send(Err(io::Error::other(error))).ok();
+            let whole = Arc::new(AtomicBool::new(false));
+            let is_whole = whole.clone();
+            let sender =
+                Sender { pieces, runtime: Handle::current(), until: Instant::now() + node.settings.answer_timeout.0 };
+            let export = move || {
+                // It goes at its reader's pace: a thread and a place of its own, and not for ever.
+                let _place = place;
+                match export_npz(&mut model, io::BufWriter::with_capacity(PIECE, sender)) {
+                    Ok(_) => is_whole.store(true, Release),
+                    Err(error) => tracing::debug!(%error, "an export was broken off"),
+                }
+            };
+            let started = std::thread::Builder::new().name("export".to_owned()).spawn(export);
+            started.map_err(|error| anyhow::Error::new(error).context("no thread for an export"))?;
+            let pieces = stream::unfold(Some(received), move |received| {
+                let whole = whole.clone();
+                async move {
+                    let mut received = received?;
+                    match received.recv().await {
+                        Some(piece) => Some((Ok(piece), Some(received))),
+                        None if whole.load(Acquire) => None,
+                        // Breaks the answer off, so that the reader notices.
+                        None => Some((Err(io::Error::other("the export was broken off")), None)),
+                    }
                 }
             });
-            let pieces =
-                stream::unfold(received, |mut received| async move { Some((received.recv().await?, received)) });
             Ok((kind, Body::from_stream(pieces)).into_response())
         }
         Some(other) => {
@@ -156,14 +178,22 @@ pub async fn file(
     }
 }
 
-/// Writes to whoever fetches.
-struct Sender(mpsc::Sender<io::Result<Bytes>>);
+/// Writes to whoever fetches, until it has taken too long.
+struct Sender {
+    pieces: mpsc::Sender<Bytes>,
+    runtime: Handle,
+    until: Instant,
+}
 
 impl Write for Sender {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
-        sent.map_err(|_| io::Error::new(io::ErrorKind::BrokenPipe, "the reader has gone"))?;
-        Ok(bytes.len())
+        let send = self.pieces.send(Bytes::copy_from_slice(bytes));
+        let in_time = async { tokio::time::timeout_at(self.until.into(), send).await };
+        match self.runtime.block_on(in_time) {
+            Ok(Ok(())) => Ok(bytes.len()),
+            Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has gone")),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "`answer_timeout` is over")),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
-use axum::http::header::CONTENT_TYPE;
+use axum::http::header::{ACCEPT, CONTENT_TYPE, HeaderMap};
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 
@@ -13,6 +13,7 @@ use super::auth::AsOperator;
 use super::problem::{ApiError, Kind};
 use super::types::{NodeView, Problem};
 use crate::backup;
+use crate::metrics::as_classic_text;
 use crate::node::Node;
 
 const TAG: &str = "operations";
@@ -52,14 +53,21 @@ impl FromRequestParts<Arc<Node>> for MayScrape {
     }
 }
 
-/// Metrics for Prometheus.
+/// Metrics for Prometheus, as OpenMetrics for whoever accepts that.
 #[utoipa::path(
     get, path = "/metrics", tag = TAG, operation_id = "metrics",
-    responses((status = 200, body = String, content_type = "application/openmetrics-text"))
+    responses((status = 200, description = "All figures", content(
+        (String = "text/plain"),
+        (String = "application/openmetrics-text"),
+    )))
 )]
-pub async fn metrics(_: MayScrape, State(node): State<Arc<Node>>) -> Result<Response, ApiError> {
+pub async fn metrics(_: MayScrape, State(node): State<Arc<Node>>, headers: HeaderMap) -> Result<Response, ApiError> {
     let text = node.metrics.render(node.occupancy()).map_err(anyhow::Error::from)?;
-    let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    let mut accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let (content_type, text) = match accepted.any(|accepted| accepted.contains("application/openmetrics-text")) {
+        true => ("application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+        false => ("text/plain; version=0.0.4; charset=utf-8", as_classic_text(&text)),
+    };
     Ok(([(CONTENT_TYPE, content_type)], text).into_response())
 }
 

@@ -45,7 +45,8 @@ pub struct Whose {
     /// Begin after this name.
     after: Option<String>,
     /// How many at most; 100 unless said otherwise, 1000 at most.
-    limit: Option<usize>,
+    #[param(value_type = Option<usize>)]
+    limit: Option<std::num::NonZeroUsize>,
 }
 
 /// Which part of a value, and of which age.
@@ -117,10 +118,10 @@ pub async fn list(
 ) -> Result<Json<ParamList>, ApiError> {
     let after = whose.after.as_deref().map(str::parse::<Key>).transpose()?;
     let bucket = bucket(&node, &tenant, whose.job.as_deref())?;
-    let page = bucket.list(&whose.prefix, after.as_ref(), whose.limit.unwrap_or(100)).await?;
+    let page = bucket.list(&whose.prefix, after.as_ref(), whose.limit.map_or(100, std::num::NonZeroUsize::get)).await?;
     tenant.ledger.charge_params(1, 0);
     let params = page.items.iter().map(|(key, head)| view(key, head)).collect();
-    let spaces = node.params.spaces(&tenant.name).await?;
+    let spaces = node.params.spaces(&tenant.store).await?;
     let jobs = spaces.into_iter().filter_map(|space| space.job).map(|job| job.to_string()).collect();
     Ok(Json(ParamList { params, next: page.next.map(String::from), jobs }))
 }
@@ -144,6 +145,13 @@ pub async fn get(
     let known = wanted.newer_than.unwrap_or(0);
     if let Some(wait) = wanted.wait_ms {
         let wait = Duration::from_millis(wait).min(LONGEST_WAIT);
+        let _place = node.begin_waiting(&tenant).await.map_err(|_| {
+            let detail = format!(
+                "more than `max_param_waits` = {} requests of this tenant wait for values",
+                node.most_waiting()
+            );
+            ApiError::new(Kind::Busy, detail).limit("max_param_waits").retry_after(1)
+        })?;
         match bucket.wait_head(&key, known, wait).await {
             Err(ParamError::TimedOut { .. }) => return Ok(StatusCode::NO_CONTENT.into_response()),
             waited => drop(waited?),

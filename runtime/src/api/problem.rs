@@ -8,6 +8,7 @@ use weft_gpu::pool::PoolError;
 
 use super::types::Problem;
 use crate::catalog::CatalogError;
+use crate::devices::NoDevice;
 use crate::digest::BadDigest;
 use crate::job::JobError;
 use crate::logs::invocation_id;
@@ -53,12 +54,15 @@ kinds! {
     InvalidRequest = "invalid-request", BAD_REQUEST, "The request is not understood";
     Unauthenticated = "unauthenticated", UNAUTHORIZED, "No valid key was given";
     Forbidden = "forbidden", FORBIDDEN, "This key may not do that";
+    Foreign = "foreign-request", FORBIDDEN, "This request does not come from this machine's user";
     QuotaExceeded = "quota-exceeded", FORBIDDEN, "A quota of the tenant is used up";
     NotFound = "not-found", NOT_FOUND, "There is no such thing";
     MethodNotAllowed = "method-not-allowed", METHOD_NOT_ALLOWED, "This route does not take that method";
     Timeout = "request-timeout", REQUEST_TIMEOUT, "The request took too long to arrive";
     Conflict = "conflict", CONFLICT, "That does not fit what is there";
     TooLarge = "too-large", PAYLOAD_TOO_LARGE, "The request is too large";
+    MediaType = "unsupported-media-type", UNSUPPORTED_MEDIA_TYPE, "A body of this content type is not taken";
+    ExpectationFailed = "expectation-failed", EXPECTATION_FAILED, "What the request expects is not done here";
     InvalidComponent = "invalid-component", UNPROCESSABLE_ENTITY, "The component cannot be run";
     InvalidData = "invalid-data", UNPROCESSABLE_ENTITY, "The files cannot be used";
     InvalidJob = "invalid-job", UNPROCESSABLE_ENTITY, "The job cannot be run";
@@ -67,6 +71,7 @@ kinds! {
     RateLimited = "rate-limited", TOO_MANY_REQUESTS, "Too many requests";
     Busy = "busy", TOO_MANY_REQUESTS, "Too many invocations are waiting";
     Internal = "internal", INTERNAL_SERVER_ERROR, "The node failed";
+    UnknownCoding = "unknown-coding", NOT_IMPLEMENTED, "The request is coded in a way that is not known here";
     Trapped = "function-trapped", BAD_GATEWAY, "The function trapped";
     LimitExceeded = "limit-exceeded", BAD_GATEWAY, "The function exceeded a limit";
     Draining = "draining", SERVICE_UNAVAILABLE, "The node is stopping";
@@ -93,6 +98,11 @@ impl ApiError {
 
     pub fn not_found(what: &str) -> Self {
         Self::new(Kind::NotFound, what)
+    }
+
+    /// Whoever called is no longer a tenant of this node.
+    pub fn tenant_deleted() -> Self {
+        Self::new(Kind::Unauthenticated, "the tenant of this key was deleted")
     }
 
     pub fn limit(mut self, name: &'static str) -> Self {
@@ -167,7 +177,7 @@ impl From<TenantError> for ApiError {
     fn from(error: TenantError) -> Self {
         match error {
             TenantError::NotFound(_) => Self::new(Kind::NotFound, error.to_string()),
-            TenantError::Exists(_) => Self::new(Kind::Conflict, error.to_string()),
+            TenantError::Exists(_) | TenantError::StoreTaken(_) => Self::new(Kind::Conflict, error.to_string()),
             TenantError::Randomness(_) | TenantError::Meta(_) => Self::internal(&error),
         }
     }
@@ -199,6 +209,7 @@ impl From<DeleteError> for ApiError {
             DeleteError::Registry(error) => error.into(),
             DeleteError::Catalog(error) => error.into(),
             DeleteError::Job(error) => error.into(),
+            DeleteError::Interrupted(_) => Self::internal(&error),
         }
     }
 }
@@ -240,6 +251,7 @@ impl From<JobError> for ApiError {
             JobError::Catalog(error) => error.into(),
             JobError::Invoke(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
+            JobError::Passing(_) => Self::new(Kind::Busy, text).retry_after(1),
             JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
             JobError::Meta(_) | JobError::Blob(_) | JobError::Randomness(_) | JobError::Io { .. } => {
                 Self::internal(&text)
@@ -256,19 +268,26 @@ impl From<PoolError> for ApiError {
 
 impl From<ParamError> for ApiError {
     fn from(error: ParamError) -> Self {
-        let text = error.to_string();
+        let text = error.told();
         match error {
-            ParamError::Conflict { .. } | ParamError::Fenced { .. } | ParamError::Lost(_) => {
+            ParamError::Ended => Self::tenant_deleted(),
+            ParamError::Lost(_) => {
+                tracing::error!(%error, "a request failed");
                 Self::new(Kind::Conflict, text)
             }
+            ParamError::Full(_) => {
+                tracing::error!(%error, "a request failed");
+                Self::new(Kind::Busy, text).retry_after(1)
+            }
+            ParamError::Conflict { .. } | ParamError::Fenced { .. } => Self::new(Kind::Conflict, text),
             ParamError::WrongForm { .. }
             | ParamError::Overflow(_)
             | ParamError::BadRange { .. }
             | ParamError::Repeated(_)
             | ParamError::TooMany { .. } => Self::new(Kind::InvalidRequest, text),
             ParamError::OverLimit(over) => Self::new(Kind::QuotaExceeded, text).limit(over.name),
-            ParamError::TimedOut { .. } | ParamError::Full(_) => Self::new(Kind::Busy, text).retry_after(1),
-            ParamError::Unavailable(_) | ParamError::Damaged(_) => Self::internal(&text),
+            ParamError::TimedOut { .. } => Self::new(Kind::Busy, text).retry_after(1),
+            ParamError::Unavailable(_) | ParamError::Damaged(_) => Self::internal(&error),
         }
     }
 }
@@ -307,7 +326,13 @@ impl From<InvokeFailure> for ApiError {
             InvokeFailure::Registry(error) => error.into(),
             InvokeFailure::Busy(_) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
             InvokeFailure::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
-            InvokeFailure::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
+            InvokeFailure::Device(NoDevice::Busy(_)) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
+            InvokeFailure::Device(NoDevice::TimedOut(_)) => {
+                Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1)
+            }
+            InvokeFailure::Device(NoDevice::Pool(_)) => {
+                Self::new(Kind::Busy, text).limit("device_memory").retry_after(1)
+            }
             InvokeFailure::Draining => Self::new(Kind::Draining, text).retry_after(1),
             InvokeFailure::Randomness(_) => Self::internal(&text),
             InvokeFailure::Failed { error, receipt } => {

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::header::EXPECT;
+use axum::http::HeaderValue;
+use axum::http::header::{CONTENT_TYPE, EXPECT};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use http_body_util::BodyExt;
@@ -47,6 +48,7 @@ pub struct Pieces {
     limit: Duration,
     /// The client sends nothing before it is told to go on.
     waits: bool,
+    content_type: Option<HeaderValue>,
 }
 
 impl FromRequest<Arc<Node>> for Pieces {
@@ -55,11 +57,17 @@ impl FromRequest<Arc<Node>> for Pieces {
     async fn from_request(request: Request, node: &Arc<Node>) -> Result<Self, Infallible> {
         let limit = node.settings.body_timeout.0;
         let waits = request.headers().contains_key(EXPECT);
-        Ok(Self { body: request.into_body(), deadline: Instant::now() + limit, limit, waits })
+        let content_type = request.headers().get(CONTENT_TYPE).cloned();
+        Ok(Self { body: request.into_body(), deadline: Instant::now() + limit, limit, waits, content_type })
     }
 }
 
 impl Pieces {
+    /// What the client says that the body is, if it says so in text.
+    pub fn content_type(&self) -> Option<&str> {
+        self.content_type.as_ref().and_then(|value| value.to_str().ok())
+    }
+
     /// How much the client has said that it will send, if it has.
     pub fn announced(&self) -> Option<u64> {
         self.body.size_hint().exact()
@@ -131,9 +139,26 @@ impl Pieces {
         self.collect(max, max_name, |bytes| charge.grow(bytes)).await
     }
 
+    /// Refuses a body that does not say that it is JSON. A page of another origin can make a browser send a body of its
+    /// choice, but not with this content type unless the node agrees, and it never does.
+    pub async fn which_is_json(self) -> Result<Self, ApiError> {
+        let given = self.content_type();
+        let essence = given.unwrap_or_default().split(';').next().unwrap_or_default().trim();
+        if self.announced() == Some(0) || essence.eq_ignore_ascii_case("application/json") {
+            return Ok(self);
+        }
+        let quoted = |given: &str| format!("`{}`", given.chars().take(100).collect::<String>().escape_debug());
+        let given = given.map_or_else(|| "none".to_owned(), quoted);
+        let detail = format!(
+            "a JSON body needs the header `Content-Type: application/json`; this request has {given} (curl needs `--json`, or \
+             `-H 'content-type: application/json'`)"
+        );
+        Err(self.refuse(ApiError::new(Kind::MediaType, detail)).await)
+    }
+
     /// Reads a small JSON body; an empty one counts as `{}`.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, ApiError> {
-        let bytes = self.collect(MAX_JSON, "max_json", |_| Ok(())).await?;
+        let bytes = self.which_is_json().await?.collect(MAX_JSON, "max_json", |_| Ok(())).await?;
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         serde_json::from_slice(text)
             .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))

@@ -8,19 +8,20 @@ use axum::http::StatusCode;
 
 use super::auth::{AsOperator, AsTenant};
 use super::functions::Page;
-use super::problem::ApiError;
+use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{KeyRotated, Problem, TenantCreated, TenantList, TenantNow, TenantRequest, TenantView};
 use crate::clock::rfc3339;
 use crate::names::Name;
 use crate::node::Node;
-use crate::tenant::{QuotaPatch, Tenant};
+use crate::tenant::{BadStoreId, QuotaPatch, StoreId, Tenant};
 
 const TAG: &str = "tenants";
 
 fn view(node: &Node, tenant: &Tenant) -> TenantView {
     TenantView {
         name: tenant.name.to_string(),
+        store: tenant.store.to_string(),
         created_at: rfc3339(tenant.created_ms),
         quota: tenant.quota().as_ref().clone(),
         usage: tenant.ledger.usage(),
@@ -55,7 +56,12 @@ pub async fn create(
     let name: Name = wish.name.parse()?;
     let mut quota = node.settings.quota.clone();
     quota.apply(&wish.quota);
-    let (tenant, key) = node.tenants.create(name, quota).await?;
+    let store = wish.store.as_deref().map(str::parse::<StoreId>).transpose()?;
+    if store.is_some() && !node.params.is_remote() {
+        let alone = "`store` is for nodes that share a Redis (`params_store`); this one has its parameters to itself";
+        return Err(ApiError::new(Kind::InvalidRequest, alone));
+    }
+    let (tenant, key) = node.tenants.create(name, quota, store).await?;
     let created = TenantCreated { tenant: view(&node, &tenant), key: key.reveal().to_string() };
     Ok((StatusCode::CREATED, Json(created)))
 }
@@ -114,7 +120,7 @@ pub async fn rotate_key(
     Ok(Json(KeyRotated { key: key.reveal().to_string() }))
 }
 
-/// Delete a tenant with its functions, logs and key.
+/// Delete a tenant with everything it has. Its requests, calls and jobs end at once.
 #[utoipa::path(
     delete, path = "/v1/tenants/{tenant}", tag = TAG, operation_id = "delete_tenant", params(("tenant" = String, Path)),
     responses((status = 204), (status = 404, body = Problem, content_type = "application/problem+json"))
@@ -126,4 +132,10 @@ pub async fn delete(
 ) -> Result<StatusCode, ApiError> {
     node.delete_tenant(&tenant).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+impl From<BadStoreId> for ApiError {
+    fn from(error: BadStoreId) -> Self {
+        Self::new(Kind::InvalidRequest, error.to_string())
+    }
 }

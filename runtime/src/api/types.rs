@@ -98,12 +98,17 @@ pub struct TenantRequest {
     /// Limits that differ from the node's defaults.
     #[serde(default)]
     pub quota: QuotaPatch,
+    /// The `store` of a tenant on another node that uses the same Redis: the two share their parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store: Option<String>,
 }
 
 /// A tenant, what it may use and what it has used.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TenantView {
     pub name: String,
+    /// What the parameter store calls it; no other tenant ever gets this.
+    pub store: String,
     /// RFC 3339.
     pub created_at: String,
     pub quota: Quota,

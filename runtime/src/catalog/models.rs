@@ -99,17 +99,16 @@ impl Catalog {
         Ok(model)
     }
 
-    /// Keeps a model that training has made, in place of one that is given up for it.
+    /// Keeps a model that training has made, in place of one whose file is among those that are given up for it.
     pub async fn put_model(
         &self,
         tenant: &Tenant,
         name: Name,
-        file: Vec<u8>,
-        replaces: bool,
+        file: bytes::Bytes,
+        replaces: &[Digest],
     ) -> Result<Arc<StoredModel>, CatalogError> {
         let size = file.len() as u64;
         let reserved = tenant.storage.reserve(size)?;
-        let file = bytes::Bytes::from(file);
         let (tensors, parameters) = {
             let model = Model::open(io::Cursor::new(file.clone()))?;
             let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u64).product::<u64>();
@@ -117,7 +116,8 @@ impl Catalog {
         };
         let pin = self.blobs.publish_bytes(file).await?;
         let changing = self.changing.write().await;
-        let before = self.shown.models.get(tenant.id, name.as_str()).filter(|_| replaces);
+        let before = self.shown.models.get(tenant.id, name.as_str());
+        let before = before.filter(|before| replaces.contains(&before.digest));
         let fits = Self::check_alive(tenant).and_then(|()| match &before {
             Some(_) => Ok(()),
             None => self.check_new_model(tenant, &name),
@@ -142,8 +142,25 @@ impl Catalog {
     }
 
     pub async fn delete_model(&self, tenant: &Tenant, name: &str) -> Result<(), CatalogError> {
+        self.delete_model_if(tenant, name, |_| true).await
+    }
+
+    /// Deletes a model if its file is one of these; any other of that name is somebody else's.
+    pub async fn delete_model_of(&self, tenant: &Tenant, name: &str, files: &[Digest]) -> Result<(), CatalogError> {
+        self.delete_model_if(tenant, name, |model| files.contains(&model.digest)).await
+    }
+
+    async fn delete_model_if(
+        &self,
+        tenant: &Tenant,
+        name: &str,
+        is_meant: impl Fn(&StoredModel) -> bool,
+    ) -> Result<(), CatalogError> {
         let _changing = self.changing.write().await;
         let model = self.model(tenant.id, name)?;
+        if !is_meant(&model) {
+            return Err(CatalogError::not_found("model", name));
+        }
         self.metadata.commit(Batch::default().delete::<StoredModel>(model.key())).await?;
         self.shown.models.remove(tenant.id, name);
         tenant.storage.release(model.size);

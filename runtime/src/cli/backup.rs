@@ -81,6 +81,7 @@ fn receive(from: &mut impl Read, to: &mut (impl Read + Write + Seek)) -> anyhow:
 
 pub fn restore(args: RestoreArgs, out: &Output) -> anyhow::Result<()> {
     let place = BlobPlace::parse(&args.blob_store, &args.s3_endpoint, &args.s3_region)?;
+    crate::data_dir::keep_others_out();
     let summary = crate::backup::restore(&args.file, &args.data_dir, &place)?;
     let sentence = format!(
         "restored {} records and {} components ({}); start a node with `--data-dir {}`",

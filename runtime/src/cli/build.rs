@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use super::output::Output;
 use crate::build::{Built, Options, build};
 
-/// Build a function's crate into a component.
+/// Build a function's crate into a component. Cargo runs the build scripts and macros of the crate and of all that it
+/// depends on, as you: build only what you would also run.
 #[derive(Debug, clap::Args)]
 pub struct BuildArgs {
     /// The crate's folder or Cargo.toml, or a core module or component in a .wasm file

@@ -13,7 +13,8 @@ use crate::names::Name;
 
 #[derive(Args)]
 pub struct DeployArgs {
-    /// A component (`.wasm`), or the folder or Cargo.toml of a crate to build first
+    /// A component (`.wasm`), or the folder or Cargo.toml of a crate to build first; cargo then runs the crate's build
+    /// scripts and macros as you, so build only what you would also run
     #[arg(default_value = ".")]
     path: PathBuf,
     /// The function's name [default: the file's or the package's]

@@ -8,7 +8,7 @@ use super::confirm::confirm;
 use super::output::{Output, Style, bytes, moment};
 use crate::api::types::{TenantList, TenantRequest, TenantView};
 use crate::names::Name;
-use crate::tenant::{Quota, QuotaPatch};
+use crate::tenant::{Quota, QuotaPatch, StoreId};
 use crate::units::{Size, Span};
 
 #[derive(Subcommand)]
@@ -19,6 +19,9 @@ pub enum TenantVerb {
         /// Limits that differ from the node's defaults, such as `memory=2GiB` or `wall_ms=30s`
         #[arg(value_name = "QUOTA=VALUE", value_parser = quota_value)]
         quota: Vec<(String, u64)>,
+        /// Share the parameters of a tenant on another node with the same Redis: the `store` that `tenant show` tells there
+        #[arg(long)]
+        store: Option<StoreId>,
     },
     /// List the tenants
     List {
@@ -48,8 +51,9 @@ pub enum TenantVerb {
 
 pub fn run(verb: TenantVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
     match verb {
-        TenantVerb::Create { name, quota } => {
-            let request = TenantRequest { name: name.to_string(), quota: patch(&quota)? };
+        TenantVerb::Create { name, quota, store } => {
+            let (quota, store) = (patch(&quota)?, store.map(String::from));
+            let request = TenantRequest { name: name.to_string(), quota, store };
             let created = client.create_tenant(&request)?;
             out.note(format_args!("created `{name}`; its key is shown only now:"));
             out.show(&created, || format!("{}\n", created.key))
@@ -110,7 +114,11 @@ fn show(tenant: &TenantView, out: &Output) -> anyhow::Result<()> {
         let heading = |text: &str| format!("\n{}\n", out.paint(Style::Bold, text));
         let used = &tenant.usage;
         [
-            out.fields(&[("tenant", tenant.name.clone()), ("created", moment(&tenant.created_at))]),
+            out.fields(&[
+                ("tenant", tenant.name.clone()),
+                ("created", moment(&tenant.created_at)),
+                ("store", tenant.store.clone()),
+            ]),
             heading("Limits"),
             out.table(&["QUOTA", "LIMIT", "NOW"], &quota_rows(tenant)),
             heading("Used since it was created"),

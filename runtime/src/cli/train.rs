@@ -276,10 +276,21 @@ pub fn run(args: TrainArgs, client: &Client, out: &Output) -> anyhow::Result<()>
         out.note(sentence);
         spec.function = deployed.function.name;
     }
+    let mut sent = None;
     if let Some(file) = spec.init_from.take_if(|model| is_path(model, "safetensors")) {
-        spec.init_from = Some(send_model(Path::new(&file), client, out)?);
+        let model = send_model(Path::new(&file), client, out)?;
+        spec.init_from = Some(model.name.to_string());
+        sent = Some(model.name).filter(|_| model.is_new);
     }
-    let job = submit(&spec, client, out).map_err(|error| match &error {
+    let job = submit(&spec, client, out);
+    // Only what was refused for sure: of a lost connection nobody knows whether a job needs the model now.
+    if let (Err(ClientError::Problem { .. }), Some(model)) = (&job, &sent) {
+        match client.delete_model(model) {
+            Ok(()) => out.note(format_args!("the job was refused: deleted model `{model}` again")),
+            Err(error) => out.note(format_args!("the job was refused, and model `{model}` was not deleted: {error}")),
+        }
+    }
+    let job = job.map_err(|error| match &error {
         ClientError::Problem { problem, .. } if problem.status == 404 && Path::new(&spec.function).exists() => {
             anyhow::Error::from(error).context(format!("to deploy it first, write `./{}`", spec.function))
         }
@@ -301,18 +312,25 @@ fn is_path(text: &str, extension: &str) -> bool {
     text.contains(['/', '\\']) || text == "." || Path::new(text).extension().is_some_and(|end| end == extension)
 }
 
-/// Keeps a file as a model whose name says which bytes it has, and gives that name.
-fn send_model(file: &Path, client: &Client, out: &Output) -> anyhow::Result<String> {
+/// A file on the node, as a model.
+struct SentModel {
+    name: Name,
+    /// Whether it was not there before.
+    is_new: bool,
+}
+
+/// Keeps a file as a model whose name says which bytes it has.
+fn send_model(file: &Path, client: &Client, out: &Output) -> anyhow::Result<SentModel> {
     let digest = Digest::of_file(file).with_context(|| format!("cannot read `{}`", file.display()))?;
     let name = model_name(file, &digest)?;
     match client.model(&name) {
-        Ok(kept) if kept.model.digest == digest.to_string() => return Ok(name.into()),
+        Ok(kept) if kept.model.digest == digest.to_string() => return Ok(SentModel { name, is_new: false }),
         Ok(_) | Err(ClientError::Problem { .. }) => {}
         Err(error) => return Err(error.into()),
     }
     let model = client.create_model(&name, &upload::file(file, client, out)?)?;
     out.note(format_args!("sent `{}` as model `{}`", file.display(), model.name));
-    Ok(model.name)
+    Ok(SentModel { name, is_new: true })
 }
 
 fn model_name(file: &Path, digest: &Digest) -> anyhow::Result<Name> {

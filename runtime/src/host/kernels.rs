@@ -450,7 +450,7 @@ impl Host for HostState {
     }
 
     fn backward(&mut self, loss: Arg) -> Done {
-        Ok(self.tensor(&loss).and_then(|loss| Ok(loss.backward()?)))
+        Ok(self.on_device(|host| Ok(host.tensor(&loss)?.backward()?)))
     }
 
     fn gradient(&mut self, weight: Arg) -> Result<Result<Option<Resource<Handle>>, Error>> {
@@ -466,6 +466,6 @@ impl HostState {
         x: &Arg,
         write: impl FnOnce(&Tensor, &Tensor) -> weft_gpu::Result<()>,
     ) -> Result<(), Error> {
-        Ok(write(self.tensor(into)?, self.tensor(x)?)?)
+        self.on_device(|host| Ok(write(host.tensor(into)?, host.tensor(x)?)?))
     }
 }

@@ -13,7 +13,7 @@ use weft_gpu::Tensor;
 
 use super::HostState;
 use super::task::weft::train::params::{Error, Host, HostBucket, PeerValue, Versioned};
-use super::tensor::{Handle, wait};
+use super::tensor::Handle;
 use crate::names::Name;
 use crate::params::bucket::{Contributed, Keeping, MAX_PAGE};
 use crate::params::{BadKey, BadValue, Bucket, Entry, Expect, Form, Key, ParamError, ParamStore, Space, Value};
@@ -27,7 +27,10 @@ pub struct Params {
 
 impl From<ParamError> for Error {
     fn from(error: ParamError) -> Self {
-        let text = error.to_string();
+        let text = error.told();
+        if text != error.to_string() {
+            tracing::warn!(%error, "the parameter store failed a function");
+        }
         match error {
             ParamError::Conflict { .. } | ParamError::Fenced { .. } => Self::Conflict(text),
             ParamError::WrongForm { .. } => Self::BadShape(text),
@@ -36,9 +39,11 @@ impl From<ParamError> for Error {
             | ParamError::Repeated(_)
             | ParamError::TooMany { .. } => Self::BadInput(text),
             ParamError::OverLimit(_) | ParamError::Full(_) => Self::Quota(text),
-            ParamError::TimedOut { .. } | ParamError::Lost(_) | ParamError::Unavailable(_) | ParamError::Damaged(_) => {
-                Self::Other(text)
-            }
+            ParamError::TimedOut { .. }
+            | ParamError::Ended
+            | ParamError::Lost(_)
+            | ParamError::Unavailable(_)
+            | ParamError::Damaged(_) => Self::Other(text),
         }
     }
 }
@@ -95,12 +100,11 @@ impl HostState {
         let bytes = tensor.shape().elements() * tensor.dtype().size();
         let charge = self.in_flight(bytes as u64)?;
         let (dtype, shape) = (tensor.dtype(), tensor.shape().iter().map(|&size| size as u64).collect());
-        let read = move || {
+        let data = self.on_device(|_| {
             let mut read = vec![0; bytes];
             tensor.read(0, &mut read)?;
             Ok(read)
-        };
-        let data = wait(self.compute.is_gpu(), read).await?;
+        })?;
         Ok((Value::tensor(dtype, shape, data)?, charge))
     }
 
@@ -109,9 +113,11 @@ impl HostState {
             return Err(Error::BadShape(format!("`{key}` is {}, and a tensor was wanted", entry.value.form)));
         };
         let sizes: Vec<usize> = shape.iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();
-        let tensor = self.device()?.full(&sizes, dtype.0, 0.0)?;
-        tensor.write(0, &entry.value.data)?;
-        Ok(tensor)
+        self.on_device(|host| {
+            let tensor = host.device()?.full(&sizes, dtype.0, 0.0)?;
+            tensor.write(0, &entry.value.data)?;
+            Ok(tensor)
+        })
     }
 
     /// What was found, as a tensor that the guest holds.
@@ -120,12 +126,6 @@ impl HostState {
         let _in_flight = self.in_flight(entry.value.data.len() as u64)?;
         let tensor = self.tensor_of(key, &entry)?;
         Ok(Some(Versioned { value: self.compute.tensors.hold(tensor)?, version: entry.version }))
-    }
-
-    /// Counts a value that is about to come, so far as can be known.
-    async fn announced(&mut self, bucket: &Bucket, key: &Key) -> Result<Charge, Error> {
-        let head = bucket.head(key).await?;
-        self.in_flight(head.map_or(0, |head| head.bytes))
     }
 }
 
@@ -141,7 +141,6 @@ impl HostBucket for HostState {
     async fn get(&mut self, this: Resource<Bucket>, name: String) -> Result<Result<Option<Versioned>, Error>> {
         answer!({
             let (bucket, key) = (self.bucket(&this)?, key(&name)?);
-            let _coming = self.announced(&bucket, &key).await?;
             let entry = bucket.get(&key).await?;
             self.found(&name, entry)
         })
@@ -207,8 +206,8 @@ impl HostBucket for HostState {
     async fn get_bytes(&mut self, this: Resource<Bucket>, name: String) -> Result<Result<Option<Vec<u8>>, Error>> {
         answer!({
             let (bucket, key) = (self.bucket(&this)?, key(&name)?);
-            let _coming = self.announced(&bucket, &key).await?;
             let Some(entry) = bucket.get(&key).await? else { return Ok(None) };
+            let _in_flight = self.in_flight(entry.value.data.len() as u64)?;
             self.check_payload(entry.value.data.len() as u64)?;
             Ok(Some(entry.value.data.to_vec()))
         })
@@ -237,7 +236,6 @@ impl HostBucket for HostState {
     async fn take(&mut self, this: Resource<Bucket>, name: String) -> Result<Result<Option<Versioned>, Error>> {
         answer!({
             let (bucket, key) = (self.bucket(&this)?, key(&name)?);
-            let _coming = self.announced(&bucket, &key).await?;
             let entry = bucket.take(&[key]).await?.pop().flatten();
             self.found(&name, entry)
         })
@@ -363,7 +361,7 @@ impl Host for HostState {
                 true => None,
                 false => Some(job.parse::<Name>().map_err(|error| Error::BadInput(error.to_string()))?),
             };
-            let space = Space { tenant: tenant.name.clone(), job };
+            let space = Space { tenant: tenant.store.clone(), job };
             let bucket = Bucket::new(store.clone(), space, tenant.params.clone());
             let full = |_| Error::Quota("too many handles are held (`max_handles`): drop some first".to_owned());
             self.handles.push(bucket).map_err(full)

@@ -162,12 +162,18 @@ impl HostState {
         self.compute.tensors.get(handle.rep())
     }
 
+    /// Computes, or waits for the device: meanwhile others may have the guest's turn.
+    pub(super) fn on_device<T>(&self, work: impl FnOnce(&Self) -> Result<T, Error>) -> Result<T, Error> {
+        let _aside = self.aside();
+        work(self)
+    }
+
     /// Gives the guest a handle to what `make` makes.
     pub fn give(
         &mut self,
         make: impl FnOnce(&Self) -> Result<Tensor, Error>,
     ) -> wasmtime::Result<Result<Resource<Handle>, Error>> {
-        let made = make(self);
+        let made = self.on_device(make);
         Ok(made.and_then(|tensor| self.compute.tensors.hold(tensor)))
     }
 
@@ -176,7 +182,7 @@ impl HostState {
         &mut self,
         make: impl FnOnce(&Self) -> Result<(Tensor, Tensor), Error>,
     ) -> wasmtime::Result<Result<Pair, Error>> {
-        let made = make(self);
+        let made = self.on_device(make);
         Ok(made.and_then(|(first, second)| {
             let [first, second] = self.compute.tensors.hold_all([first, second])?;
             Ok((first, second))
@@ -184,8 +190,8 @@ impl HostState {
     }
 
     /// A tensor, and how many bytes so many of its elements are.
-    fn to_read(&self, handle: &Resource<Handle>, count: u64) -> Result<(Tensor, usize), Error> {
-        let tensor = self.tensor(handle)?.clone();
+    fn to_read(&self, handle: &Resource<Handle>, count: u64) -> Result<(&Tensor, usize), Error> {
+        let tensor = self.tensor(handle)?;
         let bytes = self.check_payload(count.saturating_mul(tensor.dtype().size() as u64))?;
         Ok((tensor, bytes))
     }
@@ -197,20 +203,6 @@ impl HostState {
             Ok(bytes) if bytes as u64 <= limit => Ok(bytes),
             _ => Err(Error::Quota(format!("{bytes} bytes at once are more than `max_payload` = {limit}"))),
         }
-    }
-}
-
-/// Runs what waits for the device. A GPU may take its time, so not on a thread that other guests need.
-pub(super) async fn wait<T: Send + 'static>(
-    is_gpu: bool,
-    work: impl FnOnce() -> weft_gpu::Result<T> + Send + 'static,
-) -> Result<T, Error> {
-    if !is_gpu {
-        return Ok(work()?);
-    }
-    match tokio::task::spawn_blocking(work).await {
-        Ok(result) => Ok(result?),
-        Err(error) => Err(Error::Other(format!("reading from the device failed: {error}"))),
     }
 }
 
@@ -236,31 +228,22 @@ impl HostTensor for HostState {
         self.give(|host| host.tensor(&this).cloned())
     }
 
-    async fn read(&mut self, this: Resource<Handle>, start: u64, count: u64) -> Result<Result<Vec<u8>, Error>> {
-        let (tensor, bytes) = match self.to_read(&this, count) {
-            Ok(asked) => asked,
-            Err(error) => return Ok(Err(error)),
-        };
-        Ok(wait(self.compute.is_gpu, move || {
+    fn read(&mut self, this: Resource<Handle>, start: u64, count: u64) -> Result<Result<Vec<u8>, Error>> {
+        Ok(self.on_device(|host| {
+            let (tensor, bytes) = host.to_read(&this, count)?;
             let mut read = vec![0; bytes];
             tensor.read(usize::try_from(start).unwrap_or(usize::MAX), &mut read)?;
             Ok(read)
-        })
-        .await)
+        }))
     }
 
-    async fn item(&mut self, this: Resource<Handle>) -> Result<Result<f32, Error>> {
-        match self.tensor(&this).cloned() {
-            Ok(tensor) => Ok(wait(self.compute.is_gpu, move || tensor.item()).await),
-            Err(error) => Ok(Err(error)),
-        }
+    fn item(&mut self, this: Resource<Handle>) -> Result<Result<f32, Error>> {
+        Ok(self.on_device(|host| Ok(host.tensor(&this)?.item()?)))
     }
 
     fn write(&mut self, this: Resource<Handle>, start: u64, bytes: Vec<u8>) -> Result<Result<(), Error>> {
-        let written = || -> Result<(), Error> {
-            Ok(self.tensor(&this)?.write(usize::try_from(start).unwrap_or(usize::MAX), &bytes)?)
-        };
-        Ok(written())
+        Ok(self
+            .on_device(|host| Ok(host.tensor(&this)?.write(usize::try_from(start).unwrap_or(usize::MAX), &bytes)?)))
     }
 
     fn drop(&mut self, this: Resource<Handle>) -> Result<()> {
@@ -299,20 +282,14 @@ impl Host for HostState {
 #[derive(Default)]
 pub struct Compute {
     context: Option<Context>,
-    is_gpu: bool,
     pub tensors: Tensors,
     /// The run's random numbers: how many were drawn in this call, of which stream.
     pub draws: Draws,
 }
 
 impl Compute {
-    pub fn is_gpu(&self) -> bool {
-        self.is_gpu
-    }
-
     pub fn on(context: Context) -> Self {
-        let is_gpu = context.device().info().kind.is_gpu();
-        Self { context: Some(context), is_gpu, ..Self::default() }
+        Self { context: Some(context), ..Self::default() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-use weft_gpu::pool::{PoolError, Wish};
+use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::spec::JobSpec;
@@ -28,6 +28,16 @@ use crate::train::worker::WorkerSetup;
 /// Linear memory of a worker: this part of its `memory`, and no more than [`MOST_LINEAR`].
 const LINEAR_SHARE: u64 = 4;
 const MOST_LINEAR: u64 = 64 << 20;
+
+/// Workers leave one in so many bytes of each device to calls, trials and inference, however many jobs there are.
+pub const LEFT_BY_JOBS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+
+/// A part of a device for one worker of a job.
+pub fn lease(pool: &Pool, tenant: &Tenant, spec: &JobSpec, device: Wish, cancel: Cancel) -> Result<Lease, PoolError> {
+    let (_, bytes) = split_memory(spec.memory);
+    let (weight, spare) = (spec.weight().get(), Spare::OneIn(LEFT_BY_JOBS));
+    pool.lease(Request { weight, device, spare, cancel, ..Request::new(tenant.name.as_str(), bytes) })
+}
 
 /// What all workers of a job have in common.
 pub struct Common {
@@ -75,9 +85,7 @@ pub fn split_memory(memory: u64) -> (u64, usize) {
 impl Common {
     /// A part of a device for one worker.
     pub fn lease(&self, cancel: Cancel) -> Result<Lease, PoolError> {
-        let (_, bytes) = split_memory(self.spec.memory);
-        let request = Request::new(self.tenant.name.as_str(), bytes);
-        self.pool.lease(Request { weight: self.spec.weight().get(), device: self.device, cancel, ..request })
+        lease(&self.pool, &self.tenant, &self.spec, self.device, cancel)
     }
 
     /// A lease for each function of one worker: all of them, or none. One order stops them all.
@@ -93,7 +101,7 @@ impl Common {
             name: self.name.clone(),
             version: self.version,
             tenant: self.tenant.clone(),
-            share: Share::of_worker(self.spec.weight(), self.team),
+            share: Share::of_worker(self.tenant.name.as_str(), self.spec.weight(), self.team),
             log: self.log.clone(),
             job: Some(self.job.clone()),
             context,

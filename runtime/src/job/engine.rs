@@ -14,6 +14,7 @@ use weft_gpu::{Cancel, Codec, Context, Crew, Encoded, Lease, Request};
 use super::checkpoint::{Progress, Sums, Training};
 use super::common::{Common, Cursor};
 use super::cost::Prices;
+use super::is_busy;
 use super::learning::{Learning, Seen, Validated, Verdict};
 use super::model::{Private, Shared};
 use super::record::{EpochRecord, Spending, Stages};
@@ -34,10 +35,13 @@ const CHARGE_EVERY: Duration = Duration::from_millis(500);
 
 /// Who is told what a job comes to, and keeps it.
 pub trait Keeper: Send + Sync {
-    /// An epoch is over.
-    fn epoch(&self, record: EpochRecord) -> impl Future<Output = Result<(), String>> + Send;
-    /// Keeps where it is.
-    fn checkpoint(&self, training: &Training) -> impl Future<Output = Result<(), String>> + Send;
+    /// Keeps where it is, and the epoch that is over by then, if one is: both or neither. Where that cannot be done now, it
+    /// is waited for.
+    fn checkpoint(
+        &self,
+        training: &Training,
+        epoch: Option<EpochRecord>,
+    ) -> impl Future<Output = Result<(), Halt>> + Send;
     /// Keeps a model under this name, in place of one that it has kept before.
     fn model(
         &self,
@@ -45,7 +49,7 @@ pub trait Keeper: Send + Sync {
         shared: &Shared,
         plan: &Plan,
         facts: ModelFacts,
-    ) -> impl Future<Output = Result<(), String>> + Send;
+    ) -> impl Future<Output = Result<(), Halt>> + Send;
     /// Forgets one.
     fn forget_model(&self, suffix: &str) -> impl Future<Output = ()> + Send;
     /// Whether the tenant may use more of devices.
@@ -93,7 +97,7 @@ struct Reference {
 }
 
 impl Reference {
-    fn open(common: &Common, plan: &Plan, training: &Training) -> Result<Self, String> {
+    fn open(common: &Common, plan: &Plan, training: &Training) -> Result<Self, Halt> {
         let weights = training.model.weights.len();
         // What is decoded is there twice for a moment: as it came, and as it was.
         let decoded = if common.codec == Codec::Plain { 0 } else { weights * 4 * 3 };
@@ -112,15 +116,19 @@ impl Reference {
             Err(PoolError::NoSuchDevice { .. }) => lease(common.device),
             leased => leased,
         };
-        let lease = lease.map_err(|error| format!("no device for the optimizer: {error}"))?;
+        let lease = lease.map_err(|error| {
+            let text = format!("no device for the optimizer: {error}");
+            if is_busy(&error) { Halt::Waits(text) } else { Halt::Failed(text) }
+        })?;
+        let failed = |error: &dyn std::fmt::Display| Halt::Failed(error.to_string());
         let cores = common.sandbox.limits().cores;
         let context = Context::leased(&lease, Arc::new(Crew::new(cores)), TAPE_NODES);
-        let mut declared = Declared::new(plan.clone(), &context, common.seed).map_err(|error| error.to_string())?;
+        let mut declared = Declared::new(plan.clone(), &context, common.seed).map_err(|error| failed(&error))?;
         let restore = |declared: &mut Declared| {
             training.model.write(declared)?;
             training.optimizer.write(declared)
         };
-        restore(&mut declared).map_err(|error| error.to_string())?;
+        restore(&mut declared).map_err(|error| failed(&error))?;
         Ok(Self { declared, gradients: vec![0.0; weights], _lease: lease })
     }
 
@@ -160,7 +168,7 @@ impl<K: Keeper> Engine<K> {
         keeper: Arc<K>,
         prices: Prices,
         from: From,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Halt> {
         let Born { plan, mut model, private, statistics } = born;
         let workers = common.spec.workers as usize;
         let is_local = common.exchange == Exchange::Weights;
@@ -176,13 +184,14 @@ impl<K: Keeper> Engine<K> {
                 let fits = (training.model.weights.len(), training.model.buffers.len()) == (weights, buffers)
                     && training.privates.len() == workers;
                 if !fits {
-                    return Err("the checkpoint is of another model than the trainer declares now".to_owned());
+                    let text = "the checkpoint is of another model than the trainer declares now";
+                    return Err(Halt::Failed(text.to_owned()));
                 }
                 *training
             }
             other => {
                 if let From::Model(load) = other {
-                    load(&plan, &mut model)?;
+                    load(&plan, &mut model).map_err(Halt::Failed)?;
                 }
                 let progress = Progress {
                     epoch: 0,
@@ -228,13 +237,13 @@ impl<K: Keeper> Engine<K> {
         };
         self.account();
         self.charge(true).ok();
-        // A pause is no end: the checkpoint is enough.
-        if ending != Ending::Halted(Halt::Paused)
-            && let Err(error) = self.keep_last_model().await
+        // A pause is no end, and what passes is none: the checkpoint is enough.
+        if !matches!(ending, Ending::Halted(Halt::Paused | Halt::Waits(_)))
+            && let Err(halt) = self.keep_last_model().await
         {
             return match ending {
                 Ending::Halted(halt) => Ending::Halted(halt),
-                Ending::Done(_) => Ending::Halted(Halt::Failed(error)),
+                Ending::Done(_) => Ending::Halted(halt),
             };
         }
         ending
@@ -293,7 +302,7 @@ impl<K: Keeper> Engine<K> {
             if every > 0 && since_checkpoint >= every && self.training.progress.done < steps {
                 since_checkpoint = 0;
                 self.account();
-                self.checkpoint().await?;
+                self.checkpoint(None).await?;
             }
         }
         Ok(())
@@ -503,17 +512,18 @@ impl<K: Keeper> Engine<K> {
         self.training.progress.epoch = epoch;
         self.training.progress.done = 0;
         self.keep_epoch_model(epoch).await?;
-        self.keeper.epoch(record).await.map_err(Halt::Failed)?;
-        self.checkpoint().await?;
+        // Before the record: whatever happens, the tenant's ledger has no less than its jobs' records.
+        self.charge(true)?;
+        self.checkpoint(Some(record)).await?;
         Ok(verdict)
     }
 
-    async fn checkpoint(&mut self) -> Result<(), Halt> {
+    async fn checkpoint(&mut self, epoch: Option<EpochRecord>) -> Result<(), Halt> {
         if let Some(reference) = &self.reference {
             let read = Private::read(&reference.declared).map_err(|error| Halt::Failed(error.to_string()))?;
             self.training.optimizer = read;
         }
-        self.keeper.checkpoint(&self.training).await.map_err(Halt::Failed)
+        self.keeper.checkpoint(&self.training, epoch).await
     }
 
     fn facts(&self) -> ModelFacts {
@@ -522,15 +532,14 @@ impl<K: Keeper> Engine<K> {
 
     async fn keep_epoch_model(&mut self, epoch: u64) -> Result<(), Halt> {
         let Keep::Latest(count) = self.common.spec.keep else { return Ok(()) };
-        let kept = self.keeper.model(&format!("-e{epoch}"), &self.training.model, &self.plan, self.facts()).await;
-        kept.map_err(Halt::Failed)?;
+        self.keeper.model(&format!("-e{epoch}"), &self.training.model, &self.plan, self.facts()).await?;
         if let Some(old) = epoch.checked_sub(u64::from(count)).filter(|old| *old > 0) {
             self.keeper.forget_model(&format!("-e{old}")).await;
         }
         Ok(())
     }
 
-    async fn keep_last_model(&mut self) -> Result<(), String> {
+    async fn keep_last_model(&mut self) -> Result<(), Halt> {
         let (model, facts) = match &self.training.best {
             Some(best) => (best.clone(), self.training.progress.best.clone()),
             None => (self.training.model.clone(), self.facts()),

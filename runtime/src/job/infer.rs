@@ -1,11 +1,11 @@
 //! What a job's model makes of samples.
 
-use std::io;
 use std::sync::Arc;
 
-use weft_gpu::{Context, Crew, Request};
+use weft_gpu::{Context, Crew};
 
 use super::JobError;
+use super::apart::apart;
 use super::common::split_memory;
 use super::spec::BadSpec;
 use crate::dataset::Manifest;
@@ -15,7 +15,7 @@ use crate::dataset::rows::{Element, Features};
 use crate::dataset::transform;
 use crate::devices::TAPE_NODES;
 use crate::model::Input;
-use crate::node::Node;
+use crate::node::{InvokeFailure, Node};
 use crate::tenant::Tenant;
 use crate::train::run::infer_batch;
 use crate::train::worker::{Worker, WorkerSetup};
@@ -47,10 +47,10 @@ impl Node {
         };
         let rows = prepare_samples(&input, &samples)?;
         let function = self.registry.ready_version(tenant.id, &job.version).await?;
-        let pool = self.devices.open().await?.clone();
         let (linear, bytes) = split_memory(job.spec.memory);
-        let lease = pool.lease(Request::new(tenant.name.as_str(), bytes))?;
-        let context = Context::leased(&lease, Arc::new(Crew::new(self.sandbox.limits().cores)), TAPE_NODES);
+        let place = self.place_for_inference(tenant).await?;
+        let part = self.devices.part(tenant, bytes as u64).await.map_err(InvokeFailure::from)?;
+        let context = Context::leased(&part.lease, Arc::new(Crew::new(self.sandbox.limits().cores)), TAPE_NODES);
         let mut setup = WorkerSetup {
             sandbox: self.sandbox.clone(),
             function,
@@ -69,8 +69,8 @@ impl Node {
             fresh: false,
         };
         let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
-        let runtime = tokio::runtime::Handle::current();
-        let infer = async move {
+        let owner = tenant.clone();
+        let infer = move || async move {
             let failed = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
             let description = Worker::describe(&setup).await.map_err(|error| failed(&error))?;
             setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
@@ -86,12 +86,10 @@ impl Node {
                 let batch = Batch { features: Inputs::Dense(features), labels: None, count: rows.len() };
                 outputs.extend(infer_batch(&mut worker, batch).await.map_err(|error| failed(&error))?);
             }
+            owner.ledger.charge_device(part.lease.time());
             Ok(outputs)
         };
-        let inferred = tokio::task::spawn_blocking(move || runtime.block_on(infer)).await;
-        let inferred = inferred.map_err(|error| JobError::Io { what: "inference", error: io::Error::other(error) })?;
-        tenant.ledger.charge_device(lease.time());
-        inferred
+        apart("inference", place, infer).await.unwrap_or_else(|error| Err(JobError::Io { what: "inference", error }))
     }
 }
 

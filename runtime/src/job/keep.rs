@@ -1,7 +1,13 @@
 //! What a job comes to is kept: epochs, checkpoints, models, and what it cost.
+//!
+//! A disk that is full or a bucket that is away ends no job: it stands still between two rounds, says so, and goes on from
+//! there when it can.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
 
 use super::JobError;
 use super::checkpoint::Training;
@@ -10,14 +16,24 @@ use super::engine::{Keeper, ModelFacts};
 use super::live::Live;
 use super::model::Shared;
 use super::record::{CheckpointRef, EpochRecord, JobEvent};
-use crate::catalog::to_the_end;
+use super::team::{Halt, Order};
+use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
+use crate::digest::Digest;
+use crate::meta::Batch;
 use crate::model::{Input, Meta};
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
 use crate::tenant::{Tenant, TrainingUse};
 use crate::train::declared::Plan;
 use crate::train::settings;
+
+/// How long is waited before something is tried again that could not be kept: twice as long each time, up to the longest.
+const FIRST_WAIT: Duration = Duration::from_millis(500);
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// Files of one model that a job remembers as its own: the latest, and the one before while that is replaced.
+const REMEMBERED: usize = 2;
 
 /// Keeps what a job comes to.
 pub(super) struct Kept {
@@ -26,26 +42,113 @@ pub(super) struct Kept {
     pub common: Arc<Common>,
 }
 
+/// The name of a job's model. A job's name that is too long for the suffix is cut, and told from others that begin alike by
+/// some digits of its digest.
+fn model_name(job: &Name, suffix: &str) -> Result<Name, String> {
+    let whole = format!("{job}{suffix}");
+    let name = match whole.len() <= MAX_NAME {
+        true => whole,
+        false => {
+            let digits: String = Digest::of(job.as_str().as_bytes()).hex().chars().take(8).collect();
+            let stem: String = job.as_str().chars().take(MAX_NAME - suffix.len() - digits.len() - 1).collect();
+            format!("{}-{digits}{suffix}", stem.trim_end_matches('-'))
+        }
+    };
+    name.parse().map_err(|error: crate::names::BadName| error.to_string())
+}
+
 impl Kept {
     fn name(&self, suffix: &str) -> Result<Name, String> {
-        let stem: String = self.common.job.as_str().chars().take(MAX_NAME - suffix.len()).collect();
-        format!("{stem}{suffix}").parse().map_err(|error: crate::names::BadName| error.to_string())
+        model_name(&self.common.job, suffix)
+    }
+
+    /// Does `work` until it is done. While it fails for something that passes, the job says what it waits for; an order ends
+    /// the wait.
+    async fn insist<F>(&self, what: &str, mut work: impl FnMut() -> F + Send) -> Result<(), Halt>
+    where
+        F: Future<Output = Result<(), JobError>> + Send,
+    {
+        let mut orders = self.live.orders.subscribe();
+        let (mut wait, mut told) = (FIRST_WAIT, String::new());
+        loop {
+            let Err(error) = work().await else {
+                if !told.is_empty() {
+                    self.live.tell_reason("");
+                }
+                return Ok(());
+            };
+            let text = format!("{what} could not be kept: {error}");
+            if !error.passes() || *orders.borrow() != Order::Run {
+                return Err(Halt::Failed(text));
+            }
+            if told != text {
+                tracing::warn!(job = %self.common.job, reason = %text, "a job stands still");
+                self.live.tell_reason(&format!("waits: {text}"));
+                told = text;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                ordered = orders.wait_for(|order| *order != Order::Run) => {
+                    let order = ordered.map_or(Order::Stop, |order| *order);
+                    return Err(if order == Order::Pause { Halt::Paused } else { Halt::Stopped });
+                }
+            }
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Files of a model that are the job's own.
+    fn own_files(&self, name: &Name) -> Vec<Digest> {
+        let job = self.live.job();
+        match job.model_files.get(name) {
+            Some(files) => files.clone(),
+            // Left by a version that remembered no more than the name.
+            None if job.models.contains(name) => {
+                let model = self.node.catalog.model(job.tenant, name.as_str());
+                model.iter().map(|model| model.digest).collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Puts a model's file where it belongs, in place of the job's own of that name and of no other.
+    async fn put_model(&self, name: &Name, file: Bytes) -> Result<(), JobError> {
+        let digest = Digest::of(&file);
+        let mine = self.own_files(name);
+        // Noted before it is there: whatever happens in between, the job knows its own when it comes back.
+        let remember = |job: &mut super::Job| {
+            let files = job.model_files.entry(name.clone()).or_default();
+            files.retain(|other| *other != digest);
+            files.push(digest);
+            let old = files.len().saturating_sub(REMEMBERED);
+            files.drain(..old);
+        };
+        self.node.jobs.change(&self.live, remember).await?;
+        let (node, tenant, kept) = (self.node.clone(), self.common.tenant.clone(), name.clone());
+        let put = async move {
+            let replaces = [&mine[..], &[digest]].concat();
+            node.catalog.put_model(&tenant, kept, file, &replaces).await
+        };
+        crate::catalog::to_the_end(put).await?;
+        let noted = self.node.jobs.change(&self.live, |job| {
+            job.models.retain(|other| other != name);
+            job.models.push(name.clone());
+        });
+        noted.await?;
+        Ok(())
     }
 }
 
 impl Keeper for Kept {
-    async fn epoch(&self, record: EpochRecord) -> Result<(), String> {
-        self.node.jobs.add_epoch(&self.live, record).await.map_err(|error| error.to_string())
+    async fn checkpoint(&self, training: &Training, epoch: Option<EpochRecord>) -> Result<(), Halt> {
+        let file = training.to_file().map_err(|error| Halt::Failed(error.to_string()))?;
+        let file = Bytes::from(file);
+        let at = (training.progress.epoch, training.progress.step);
+        self.insist("a checkpoint", || self.keep_checkpoint(file.clone(), at, epoch.clone())).await
     }
 
-    async fn checkpoint(&self, training: &Training) -> Result<(), String> {
-        let file = training.to_file().map_err(|error| error.to_string())?;
-        let kept = keep_checkpoint(&self.node, &self.live, &self.common.tenant, file, training).await;
-        kept.map_err(|error| format!("a checkpoint could not be kept: {error}"))
-    }
-
-    async fn model(&self, suffix: &str, shared: &Shared, plan: &Plan, facts: ModelFacts) -> Result<(), String> {
-        let name = self.name(suffix)?;
+    async fn model(&self, suffix: &str, shared: &Shared, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
+        let name = self.name(suffix).map_err(Halt::Failed)?;
         let meta = Meta {
             function: Some(self.common.version),
             step: Some(facts.step),
@@ -56,33 +159,29 @@ impl Keeper for Kept {
             input: self.common.data.as_ref().map(|data| Input::of(&data.manifest)),
             other: BTreeMap::from([("weft.job".to_owned(), self.common.job.to_string())]),
         };
-        let file = shared.to_file(plan, &meta).map_err(|error| error.to_string())?;
-        let (node, live, tenant, kept) =
-            (self.node.clone(), self.live.clone(), self.common.tenant.clone(), name.clone());
-        let put = to_the_end(async move {
-            let replaces = live.job().models.contains(&kept);
-            node.catalog.put_model(&tenant, kept, file, replaces).await
-        });
-        put.await.map_err(|error| format!("the model could not be kept: {error}"))?;
-        let noted = self.node.jobs.change(&self.live, |job| {
-            job.models.retain(|other| *other != name);
-            job.models.push(name);
-        });
-        noted.await.map_err(|error| error.to_string())?;
-        Ok(())
+        let file = shared.to_file(plan, &meta).map_err(|error| Halt::Failed(error.to_string()))?;
+        let file = Bytes::from(file);
+        self.insist("the model", || self.put_model(&name, file.clone())).await
     }
 
     async fn forget_model(&self, suffix: &str) {
         let Ok(name) = self.name(suffix) else { return };
-        let forgotten = self.node.catalog.delete_model(&self.common.tenant, name.as_str()).await;
-        let noted = self.node.jobs.change(&self.live, |job| job.models.retain(|other| *other != name)).await;
-        if forgotten.is_err() || noted.is_err() {
-            tracing::warn!(job = %self.common.job, model = %name, "an old model of a job could not be deleted");
+        let mine = self.own_files(&name);
+        let forgotten = self.node.catalog.delete_model_of(&self.common.tenant, name.as_str(), &mine).await;
+        let noted = self.node.jobs.change(&self.live, |job| {
+            job.models.retain(|other| *other != name);
+            job.model_files.remove(&name);
+        });
+        let noted = noted.await;
+        match forgotten {
+            // Somebody has deleted it before, or has one of his own there now.
+            Ok(()) | Err(CatalogError::NotFound { .. }) if noted.is_ok() => {}
+            _ => tracing::warn!(job = %self.common.job, model = %name, "an old model of a job could not be deleted"),
         }
     }
 
     fn charge(&self, spent: &TrainingUse) -> Result<(), String> {
-        let tenant = &self.common.tenant;
+        let tenant: &Tenant = &self.common.tenant;
         tenant.ledger.charge_training(spent);
         let limit = tenant.quota().device_seconds;
         if tenant.ledger.usage().device_seconds() > limit as f64 {
@@ -92,34 +191,61 @@ impl Keeper for Kept {
     }
 }
 
-async fn keep_checkpoint(
-    node: &Arc<Node>,
-    live: &Live,
-    tenant: &Tenant,
-    file: Vec<u8>,
-    training: &Training,
-) -> Result<(), JobError> {
-    let size = file.len() as u64;
-    let reserved = tenant.storage.reserve(size)?;
-    let pin = node.blobs.publish_bytes(file.into()).await?;
-    let (epoch, step) = (training.progress.epoch, training.progress.step);
-    let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
-    let before = live.job().checkpoint;
-    match node.jobs.change(live, |job| job.checkpoint = Some(next)).await {
-        Ok(_) => {}
-        Err(error) => {
-            pin.until_restart();
-            return Err(error.into());
+impl Kept {
+    async fn keep_checkpoint(
+        &self,
+        file: Bytes,
+        (epoch, step): (u64, u64),
+        record: Option<EpochRecord>,
+    ) -> Result<(), JobError> {
+        let (node, live, tenant) = (&self.node, &self.live, &self.common.tenant);
+        let size = file.len() as u64;
+        let reserved = tenant.storage.reserve(size)?;
+        let pin = node.blobs.publish_bytes(file).await?;
+        let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
+        let before = live.job().checkpoint;
+        // What the tenant has used goes with the epoch that it was used for.
+        let ledger = match record {
+            Some(_) => tenant.ledger_batch()?,
+            None => Batch::default(),
+        };
+        match node.jobs.advance(live, next, record, ledger).await {
+            Ok(()) => {}
+            Err(error) => {
+                pin.until_restart();
+                return Err(error.into());
+            }
         }
-    }
-    reserved.keep();
-    drop(pin);
-    if let Some(before) = before {
-        tenant.storage.release(before.size);
-        if before.digest != next.digest {
-            node.blobs.collect(&[before.digest]).await?;
+        reserved.keep();
+        drop(pin);
+        if let Some(before) = before {
+            tenant.storage.release(before.size);
+            // One that cannot be deleted now goes with the next sweep.
+            if before.digest != next.digest
+                && let Err(error) = node.blobs.collect(&[before.digest]).await
+            {
+                tracing::warn!(%error, job = %self.common.job, "an old checkpoint could not be deleted");
+            }
         }
+        live.events.tell(JobEvent::Checkpoint { epoch, step, bytes: size });
+        Ok(())
     }
-    live.events.tell(JobEvent::Checkpoint { epoch, step, bytes: size });
-    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_of_jobs_that_begin_alike_have_models_of_their_own() {
+        let long = |end: &str| -> Name { format!("{}{end}", "a".repeat(MAX_NAME - 1)).parse().unwrap() };
+        let name = |job: &Name| model_name(job, "-e12").unwrap();
+        let (one, two) = (name(&long("1")), name(&long("2")));
+        assert!(one != two && one.as_str().ends_with("-e12"), "{one} and {two}");
+        let short: Name = "short".parse().unwrap();
+        assert_eq!(
+            (model_name(&short, "-e12").unwrap().as_str(), model_name(&short, "").unwrap()),
+            ("short-e12", short)
+        );
+    }
 }

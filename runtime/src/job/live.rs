@@ -1,16 +1,17 @@
 //! All jobs of a node, in memory as on disk, and the blobs that they need.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use super::common::Common;
 use super::events::EventBook;
 use super::queue::Queue;
-use super::record::{EpochRecord, Job, JobEvent, State};
+use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, State};
 use super::team::Order;
 use super::{JobError, Rule};
 use crate::blob::{Blobs, Referrer};
@@ -20,6 +21,9 @@ use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::tenant::TenantId;
+
+/// How many jobs may start past one that finds no room, before nothing starts until it has.
+const PATIENCE: u32 = 8;
 
 /// An epoch of a job, as it is kept: apart, so that a long history is not written again and again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,6 +62,8 @@ pub struct Live {
     /// While it runs: workers to be lost.
     pub kills: Mutex<Option<mpsc::UnboundedSender<u32>>>,
     pub prepared: Mutex<Option<Prepared>>,
+    /// How often in a row it had to wait for something to pass.
+    pub(super) stumbles: AtomicU32,
     /// Blobs that it reads: its component, its data set's manifest and blocks.
     needs: RwLock<Vec<Digest>>,
 }
@@ -71,6 +77,7 @@ impl Live {
             orders: watch::channel(Order::Run).0,
             kills: Mutex::default(),
             prepared: Mutex::default(),
+            stumbles: AtomicU32::default(),
             needs: RwLock::default(),
         })
     }
@@ -85,6 +92,12 @@ impl Live {
         let mut job = Job::clone(&shown);
         change(&mut job);
         *shown = Arc::new(job);
+    }
+
+    /// Tells why it stands still, or (with an empty reason) that it goes on.
+    pub(super) fn tell_reason(&self, reason: &str) {
+        self.note(|job| reason.clone_into(&mut job.reason));
+        self.events.tell(JobEvent::State { state: self.job().state, reason: reason.to_owned() });
     }
 
     /// Names what it reads, so that nobody deletes it.
@@ -148,8 +161,12 @@ pub struct Jobs {
     pub(crate) queue: Mutex<Queue>,
     /// How many run.
     pub(crate) running: watch::Sender<usize>,
+    /// Has the queue looked through.
+    pub(super) wake: Arc<Notify>,
     /// One change of which jobs there are at a time. A backup holds it for reading.
     changing: Arc<tokio::sync::RwLock<()>>,
+    /// Held for reading while a job's record is written and shown; whoever holds it for writing finds both the same.
+    recording: tokio::sync::RwLock<()>,
 }
 
 impl Jobs {
@@ -165,9 +182,10 @@ impl Jobs {
             let start = job.starts + 1;
             shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start));
         }
-        let queue = Mutex::new(Queue::new(max_workers));
+        let queue = Mutex::new(Queue::new(max_workers, PATIENCE));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
-        Ok(Self { metadata, blobs, shown, queue, running, changing: Arc::default() })
+        let (wake, changing, recording) = Default::default();
+        Ok(Self { metadata, blobs, shown, queue, running, wake, changing, recording })
     }
 
     /// Who tells which blobs are needed.
@@ -220,6 +238,17 @@ impl Jobs {
         self.changing.clone().write_owned().await
     }
 
+    /// Holds records of jobs as they are, on disk and in memory, until the result is dropped. For a moment only: running
+    /// jobs wait.
+    pub async fn hold_still(&self) -> tokio::sync::RwLockWriteGuard<'_, ()> {
+        self.recording.write().await
+    }
+
+    /// Has the queue looked through: something has come, or has gone.
+    pub(crate) fn look_through_queue(&self) {
+        self.wake.notify_one();
+    }
+
     pub(crate) fn live(&self, tenant: TenantId, name: &str) -> Result<Arc<Live>, JobError> {
         let things = self.shown.0.reading();
         let found = things.get(&tenant).and_then(|jobs| jobs.get(name));
@@ -255,34 +284,75 @@ impl Jobs {
         batch: Batch,
         change: impl FnOnce(&mut Job),
     ) -> Result<Arc<Job>, MetaError> {
+        let _recording = self.recording.read().await;
         let before = live.job();
         let mut job = Job::clone(&before);
         change(&mut job);
         // Only whoever runs a job, or holds changes off while none does, changes it: nobody comes in between.
-        self.metadata.commit(batch.put(&job)?).await?;
-        let job = Arc::new(job);
-        *live.job.writing() = job.clone();
-        if (before.state, &before.reason) != (job.state, &job.reason) {
-            live.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
+        if self.is_shown(live) {
+            self.metadata.commit(batch.put(&job)?).await?;
         }
-        Ok(job)
+        Ok(show(live, &before, job))
     }
 
-    /// Adds an epoch to a job's history.
-    pub(crate) async fn add_epoch(&self, live: &Live, epoch: EpochRecord) -> Result<(), MetaError> {
+    /// Whether it was not deleted meanwhile, with its tenant: then nothing of it is written any more.
+    fn is_shown(&self, live: &Live) -> bool {
         let job = live.job();
-        let kept = KeptEpoch { tenant: job.tenant, job: job.name.clone(), epoch: epoch.clone() };
-        let batch = Batch::default().put(&kept)?;
+        let shown = self.live(job.tenant, job.name.as_str());
+        shown.is_ok_and(|shown| std::ptr::eq(Arc::as_ptr(&shown), live))
+    }
+
+    /// Changes a job's record in memory, and on disk if that can be: a job that a full disk has stopped still says so.
+    pub(crate) async fn change_anyway(&self, live: &Live, change: impl FnOnce(&mut Job)) -> Arc<Job> {
+        let _recording = self.recording.read().await;
+        let before = live.job();
+        let mut job = Job::clone(&before);
+        change(&mut job);
+        let written = match Batch::default().put(&job) {
+            Ok(batch) if self.is_shown(live) => self.metadata.commit(batch).await,
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            tracing::error!(%error, job = %job.name, "a job's record could not be written; it is with its next change");
+        }
+        show(live, &before, job)
+    }
+
+    /// Keeps where a job is, and the epoch that it has just done with it, if it has: after a crash none is done twice.
+    /// `ledger` goes with it: what the tenant has used.
+    pub(crate) async fn advance(
+        &self,
+        live: &Live,
+        checkpoint: CheckpointRef,
+        epoch: Option<EpochRecord>,
+        ledger: Batch,
+    ) -> Result<(), MetaError> {
+        let job = live.job();
+        let mut batch = ledger;
+        if let Some(epoch) = &epoch {
+            batch = batch.put(&KeptEpoch { tenant: job.tenant, job: job.name.clone(), epoch: epoch.clone() })?;
+        }
         let told = epoch.clone();
         let add = |job: &mut Job| {
-            // One that is done again, after a checkpoint that came before it was noted, takes its place.
+            job.checkpoint = Some(checkpoint);
+            let Some(epoch) = epoch else { return };
+            let before = job.history.len();
             job.history.retain(|before| before.epoch < epoch.epoch);
+            // One that takes another's place (earlier versions could do one twice) counts once.
+            if job.history.len() < before {
+                (job.spending, _) = super::engine::total(job.history.iter());
+                job.losses = job.history.iter().map(|epoch| epoch.losses).sum();
+            }
             job.spending.add(&epoch.spending);
             job.losses += epoch.losses;
             job.history.push(epoch);
         };
         self.change_and(live, batch, add).await?;
-        live.events.tell(JobEvent::Epoch(Box::new(told)));
+        if let Some(epoch) = told {
+            live.events.tell(JobEvent::Epoch(Box::new(epoch)));
+        }
+        live.stumbles.store(0, Relaxed);
         Ok(())
     }
 
@@ -361,6 +431,16 @@ impl Jobs {
         });
         counts
     }
+}
+
+/// Shows a changed job, and tells whoever follows it.
+fn show(live: &Live, before: &Job, job: Job) -> Arc<Job> {
+    let job = Arc::new(job);
+    *live.job.writing() = job.clone();
+    if (before.state, &before.reason) != (job.state, &job.reason) {
+        live.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
+    }
+    job
 }
 
 fn deletion(job: &Job) -> Batch {

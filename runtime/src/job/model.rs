@@ -1,5 +1,6 @@
 //! The model between rounds, in the host's memory: what workers start from and what they hand over.
 
+use std::collections::BTreeSet;
 use std::io;
 
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
@@ -54,13 +55,18 @@ impl Shared {
         Ok(file)
     }
 
-    /// Takes over the tensors of a file that are declared.
+    /// Takes over the tensors of a file, which are those that are declared.
     pub fn take<R: io::Read + io::Seek>(
         &mut self,
         plan: &Plan,
         file: &mut model::Model<R>,
     ) -> Result<(), crate::train::save::LoadError> {
-        use crate::train::save::LoadError;
+        use crate::train::save::{LoadError, check_declared};
+        let declared: BTreeSet<&str> = [Role::Weight, Role::Buffer]
+            .into_iter()
+            .flat_map(|role| plan.places(role))
+            .map(|(declaration, _)| declaration.name.as_str())
+            .collect();
         for (role, row) in [(Role::Weight, &mut self.weights), (Role::Buffer, &mut self.buffers)] {
             for (declaration, range) in plan.places(role) {
                 let info = file.info(&declaration.name).ok_or_else(|| LoadError::Missing(declaration.name.clone()))?;
@@ -78,7 +84,7 @@ impl Shared {
                 }
             }
         }
-        Ok(())
+        check_declared(file, |name| declared.contains(name))
     }
 }
 

@@ -14,68 +14,89 @@ impl Node {
     /// Has a job end soon. It answers at once; what it held is free within moments.
     pub async fn stop_job(&self, tenant: &Tenant, name: &str) -> Result<Arc<Job>, JobError> {
         let live = self.jobs.live(tenant.id, name)?;
-        let waited = self.jobs.queue.locked().remove(tenant.id, name);
-        if waited {
-            return Ok(self.jobs.change(&live, |job| job.end(State::Stopped, "stopped while it waited")).await?);
+        let leaves = || self.jobs.queue.locked().remove(tenant.id, name);
+        let waited = leaves() || {
+            let job = live.job();
+            if job.state.is_over() {
+                return Err(JobError::wrong(&job, "only a job that waits or runs can be stopped"));
+            }
+            live.orders.send_replace(Order::Stop);
+            // It may have gone back to the queue before it heard of the order.
+            leaves()
+        };
+        match waited {
+            true => Ok(self.jobs.change_anyway(&live, |job| job.end(State::Stopped, "stopped while it waited")).await),
+            false => Ok(live.job()),
         }
-        let job = live.job();
-        if job.state.is_over() {
-            return Err(JobError::wrong(&job, "only a job that waits or runs can be stopped"));
-        }
-        live.orders.send_replace(Order::Stop);
-        Ok(live.job())
     }
 
-    /// Goes on with a job that is over, from its last checkpoint.
+    /// Goes on with a job that is over, from its last checkpoint. None of its code runs before its turn has come.
     pub async fn resume_job(self: &Arc<Self>, tenant: &Arc<Tenant>, name: &str) -> Result<Arc<Job>, JobError> {
         if self.is_draining() {
             return Err(JobError::Stopping);
         }
         let live = self.jobs.live(tenant.id, name)?;
+        live.find_needs(&self.blobs).await;
         let changing = self.jobs.pause().await;
         let job = live.job();
         if !matches!(job.state, State::Stopped | State::Failed) {
             return Err(JobError::wrong(&job, "only a job that was stopped or has failed can go on"));
         }
-        let (prepared, manifest) = self.prepare(tenant, &job).await?;
-        self.check_room(tenant, &prepared.common)?;
+        if tenant.is_deleted() {
+            return Err(JobError::TenantDeleted);
+        }
+        self.check_quota(tenant, &job.spec)?;
         live.orders.send_replace(Order::Run);
         let job = self.jobs.change(&live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);
             job.starts += 1;
+            job.forget_deaths();
         });
         let job = job.await?;
         drop(changing);
-        self.enqueue(&live, prepared, manifest.as_deref());
+        self.enqueue(&live, None, None);
         Ok(job)
     }
 
     /// Forgets a job that is over. Its models stay.
     pub async fn delete_job(&self, tenant: &Tenant, name: &str) -> Result<(), JobError> {
+        let over = |job: Arc<Job>| match job.state.is_over() {
+            true => Ok(job),
+            false => Err(JobError::wrong(&job, "stop it first")),
+        };
+        let job = over(self.jobs.get(tenant.id, name)?)?;
+        // Before it is gone, so that none of that name that comes after it finds them; and with nobody waiting for a store
+        // that may be away.
+        self.forget_job_params(tenant, &job.name).await;
         let _changing = self.jobs.pause().await;
-        let job = self.jobs.get(tenant.id, name)?;
-        if !job.state.is_over() {
-            return Err(JobError::wrong(&job, "stop it first"));
-        }
+        let job = over(self.jobs.get(tenant.id, name)?)?;
         self.jobs.remove(std::slice::from_ref(&job)).await?;
         self.logs.forget_job(tenant.id, &job.name);
-        self.forget_job_params(tenant, &job.name).await;
         release(tenant, &job);
         Ok(())
     }
 
     /// Forgets all jobs that are over, and says how many.
     pub async fn prune_jobs(&self, tenant: &Tenant) -> Result<u64, JobError> {
-        let _changing = self.jobs.pause().await;
-        let mut over = self.jobs.list(tenant.id);
-        over.retain(|job| job.state.is_over());
-        self.jobs.remove(&over).await?;
-        for job in &over {
+        let mut deleted = 0;
+        for job in self.jobs.list(tenant.id).iter().filter(|job| job.state.is_over()) {
+            if let Err(error) = self.bucket(tenant, Some(job.name.clone())).clear().await {
+                // A store that is away would be waited for again and again: the rest stays, to be pruned later.
+                tracing::error!(%error, job = %job.name, "its parameters could not be deleted, and it stays");
+                break;
+            }
+            let _changing = self.jobs.pause().await;
+            // One that goes on meanwhile stays, and so does a later one of its name.
+            let same = self.jobs.get(tenant.id, job.name.as_str()).ok();
+            let Some(job) = same.filter(|now| now.state.is_over() && now.created_ms == job.created_ms) else {
+                continue;
+            };
+            self.jobs.remove(std::slice::from_ref(&job)).await?;
             self.logs.forget_job(tenant.id, &job.name);
-            self.forget_job_params(tenant, &job.name).await;
-            release(tenant, job);
+            release(tenant, &job);
+            deleted += 1;
         }
-        Ok(over.len() as u64)
+        Ok(deleted)
     }
 
     /// Ends a worker as if it had died; the job starts it again.

@@ -1,11 +1,11 @@
-//! Does this trainer take this data set, with these parameters? Tried out on a few samples before anything is queued.
+//! Does this trainer take this data set, with these parameters? Tried out on a few samples: before a job is queued, where
+//! there is room for that, or else before its workers start.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use weft_gpu::pool::{PoolError, Wish};
-use weft_gpu::{Context, Crew, Pool, Request};
+use weft_gpu::{Context, Crew, Lease};
 
 use super::JobError;
 use super::common::{JobData, split_memory};
@@ -22,7 +22,7 @@ use crate::host::data::Place;
 use crate::logs::LogBook;
 use crate::model::Model;
 use crate::names::Name;
-use crate::sandbox::{InvokeError, Loaded, Sandbox};
+use crate::sandbox::{InvokeError, LimitHit, Loaded, Sandbox};
 use crate::tenant::Tenant;
 use crate::train::settings;
 use crate::train::worker::{Worker, WorkerSetup};
@@ -33,7 +33,6 @@ const SAMPLES: NonZeroU32 = NonZeroU32::new(2).unwrap();
 /// What is tried out.
 pub struct Probe {
     pub sandbox: Arc<Sandbox>,
-    pub pool: Pool,
     pub function: Arc<Loaded>,
     pub name: Name,
     pub version: Digest,
@@ -43,6 +42,8 @@ pub struct Probe {
     pub spec: JobSpec,
     pub data: Option<JobData>,
     pub init_from: Option<Model<BlobFile>>,
+    /// Whether it has done steps before: then it needs not show that it can.
+    pub has_trained: bool,
 }
 
 /// What was found out.
@@ -54,31 +55,10 @@ pub struct Probed {
 }
 
 impl Probe {
-    /// On a thread of its own: kernels do not wait.
-    pub async fn run(self) -> Result<Probed, JobError> {
-        let runtime = tokio::runtime::Handle::current();
-        let probed = tokio::task::spawn_blocking(move || runtime.block_on(self.look())).await;
-        probed.unwrap_or_else(|error| {
-            Err(JobError::Io { what: "trying out the trainer", error: std::io::Error::other(error) })
-        })
-    }
-
-    async fn look(mut self) -> Result<Probed, JobError> {
-        if !self.function.is_trainer() {
-            return Err(BadSpec::new("function", "it answers requests and does not train; see `weft invoke`").into());
-        }
-        let (linear, bytes) = split_memory(self.spec.memory);
-        let lease =
-            |device: Wish| self.pool.lease(Request { device, ..Request::new(self.tenant.name.as_str(), bytes) });
-        let lease = match lease(Wish::Cpu) {
-            Err(PoolError::NoSuchDevice { .. }) => lease(Wish::Auto),
-            leased => leased,
-        };
-        let lease = lease.map_err(|error| match error {
-            PoolError::NothingFits { wanted, largest, .. } if wanted > largest => BadSpec::new("memory", error).into(),
-            error => JobError::from(error),
-        })?;
-        let context = Context::leased(&lease, Arc::new(Crew::new(1)), TAPE_NODES);
+    /// For a thread that nobody else needs: kernels do not wait.
+    pub async fn run(mut self, lease: &Lease) -> Result<Probed, JobError> {
+        let (linear, _) = split_memory(self.spec.memory);
+        let context = Context::leased(lease, Arc::new(Crew::new(1)), TAPE_NODES);
         let mut setup = WorkerSetup {
             sandbox: self.sandbox.clone(),
             function: self.function.clone(),
@@ -126,7 +106,7 @@ impl Probe {
             let mut shared = Shared::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
             shared.take(&plan, model).map_err(|error| BadSpec::new("init_from", error))?;
         }
-        if let Some(data) = &self.data {
+        if let Some(data) = self.data.as_ref().filter(|_| !self.has_trained) {
             let batch = sample(data, &context)?;
             let place = Place { workers: 1, rate: self.spec.lr, ..Place::default() };
             let stepped = worker.step(place, Some(batch)).await;
@@ -155,7 +135,18 @@ fn sample(data: &JobData, context: &Context) -> Result<Batch, JobError> {
 }
 
 fn refused(what: &str, error: &InvokeError) -> JobError {
-    JobError::Refused(format!("the trainer's `{what}` failed: {error}"))
+    let text = format!("the trainer's `{what}` failed: {error}");
+    if is_the_nodes_fault(error) { JobError::Passing(text) } else { JobError::Refused(text) }
+}
+
+/// Whether a call failed for what the node is like just now, whatever the trainer is.
+fn is_the_nodes_fault(error: &InvokeError) -> bool {
+    match error {
+        InvokeError::Host(_) => true,
+        InvokeError::Limit(LimitHit::Memory { name, .. }) => *name == "max_memory",
+        InvokeError::Function { kind, .. } => *kind == "device-lost",
+        _ => false,
+    }
 }
 
 fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
@@ -168,5 +159,6 @@ fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
         (Some(_), 0) => "values as labels".to_owned(),
         (Some(_), classes) => format!("{classes} classes"),
     };
-    JobError::Refused(format!("the trainer does not take data set `{name}` ({features}, {labels}): {error}"))
+    let text = format!("the trainer does not take data set `{name}` ({features}, {labels}): {error}");
+    if is_the_nodes_fault(error) { JobError::Passing(text) } else { JobError::Refused(text) }
 }

@@ -163,6 +163,9 @@ pub struct CheckpointRef {
     pub step: u64,
 }
 
+/// How often in a row a node may die under a job that makes no progress, before the job is held back.
+pub const MAX_DEATHS: u32 = 3;
+
 /// A job, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -195,7 +198,10 @@ pub struct Job {
     /// Models that it has left, the latest last.
     #[serde(default)]
     pub models: Vec<Name>,
-    /// Of all epochs, those that were done again included.
+    /// The latest files of its models, by name: only those are replaced or deleted, never somebody else's of that name.
+    #[serde(default)]
+    pub model_files: BTreeMap<Name, Vec<Digest>>,
+    /// Of all epochs.
     #[serde(default)]
     pub spending: Spending,
     /// Workers that were lost, in all.
@@ -204,6 +210,12 @@ pub struct Job {
     /// How often it was started: once, and once after each stop or crash.
     #[serde(default)]
     pub starts: u64,
+    /// How often in a row a node has died while it ran, without any progress from one time to the next.
+    #[serde(default)]
+    pub deaths: u32,
+    /// Steps that were kept when a node last died under it.
+    #[serde(default)]
+    pub died_at: Option<u64>,
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
@@ -247,6 +259,33 @@ pub enum JobEvent {
 }
 
 impl Job {
+    /// Notes that a node has found it unfinished. Whether it may go on by itself: one that seems to take its node with it
+    /// is held back, or the node would die again and again.
+    pub(super) fn found_unfinished(&mut self) -> bool {
+        self.starts += 1;
+        // One that a node has stopped in order is queued by then.
+        if self.state == State::Running {
+            let kept = self.checkpoint.map_or(0, |checkpoint| checkpoint.step);
+            self.deaths = if self.died_at == Some(kept) { self.deaths + 1 } else { 1 };
+            self.died_at = Some(kept);
+        }
+        if self.deaths >= MAX_DEATHS {
+            let deaths = self.deaths;
+            self.forget_deaths();
+            let reason =
+                format!("held back: the node died {deaths} times in a row while this job ran; resume it to try again");
+            self.end(State::Stopped, reason);
+            return false;
+        }
+        (self.state, self.reason) = (State::Queued, String::new());
+        true
+    }
+
+    /// It was stopped in order, or somebody wants it to be tried again.
+    pub(super) fn forget_deaths(&mut self) {
+        (self.deaths, self.died_at) = (0, None);
+    }
+
     /// Notes that it is over.
     pub(super) fn end(&mut self, state: State, reason: impl Into<String>) {
         (self.state, self.reason, self.ended_ms) = (state, reason.into(), Some(unix_ms()));
@@ -278,4 +317,69 @@ pub struct Progress {
     /// Of the latest steps.
     pub loss: f64,
     pub samples_per_second: f64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(state: State, step: u64) -> Job {
+        let digest = Digest::of(b"weft");
+        Job {
+            tenant: TenantId(1),
+            name: "job".parse().unwrap(),
+            spec: JobSpec::new("function", None),
+            seed: 1,
+            version: digest,
+            data: None,
+            state,
+            reason: String::new(),
+            created_ms: 0,
+            started_ms: None,
+            ended_ms: None,
+            ready_ms: None,
+            history: Vec::new(),
+            checkpoint: Some(CheckpointRef { digest, size: 1, epoch: 0, step }),
+            models: Vec::new(),
+            model_files: BTreeMap::new(),
+            spending: Spending::default(),
+            losses: 0,
+            starts: 0,
+            deaths: 0,
+            died_at: None,
+            idempotency: None,
+        }
+    }
+
+    #[test]
+    fn a_job_under_which_nodes_die_in_a_row_is_held_back_and_can_be_tried_again() {
+        let mut job = job(State::Running, 7);
+        assert!(job.found_unfinished());
+        job.state = State::Running;
+        assert!(job.found_unfinished());
+        job.state = State::Running;
+        assert!(!job.found_unfinished());
+        assert_eq!(job.state, State::Stopped);
+        assert!(job.reason.contains("died 3 times"), "{}", job.reason);
+        job.state = State::Running;
+        assert!(job.found_unfinished(), "resumed by hand it has all its chances again");
+    }
+
+    #[test]
+    fn a_job_that_makes_progress_between_deaths_goes_on() {
+        let mut job = job(State::Running, 0);
+        for step in 1..20 {
+            assert!(job.found_unfinished());
+            job.state = State::Running;
+            job.checkpoint.as_mut().unwrap().step = step;
+        }
+    }
+
+    #[test]
+    fn a_job_that_only_waited_when_its_node_died_is_not_to_blame() {
+        let mut job = job(State::Queued, 7);
+        for _ in 0..20 {
+            assert!(job.found_unfinished());
+        }
+    }
 }

@@ -9,7 +9,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 use weft_gpu::Codec;
 use weft_gpu::pool::Wish;
@@ -117,9 +117,29 @@ pub struct JobSpec {
     /// Steps of an epoch, for a trainer that makes its own data.
     #[serde(default = "default_steps")]
     pub steps: u64,
-    /// The trainer's own parameters.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    /// The trainer's own parameters. Numbers and truth values stand for their text.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "texts")]
+    #[schema(value_type = BTreeMap<String, serde_json::Value>)]
     pub params: BTreeMap<String, String>,
+}
+
+/// A parameter of a trainer, as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ParamWord {
+    Text(String),
+    Truth(bool),
+    Number(serde_json::Number),
+}
+
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, String>, D::Error> {
+    let words: BTreeMap<String, ParamWord> = Deserialize::deserialize(deserializer)?;
+    let text = |word| match word {
+        ParamWord::Text(text) => text,
+        ParamWord::Truth(truth) => truth.to_string(),
+        ParamWord::Number(number) => number.to_string(),
+    };
+    Ok(words.into_iter().map(|(name, word)| (name, text(word))).collect())
 }
 
 fn default_epochs() -> u64 {
@@ -490,6 +510,11 @@ impl JobSpec {
     pub fn batch_of(&self, epoch: u64) -> NonZeroU32 {
         let scheduled = self.batch_schedule.range(..=epoch + 1).next_back().map(|(_, &batch)| batch);
         NonZeroU32::new(scheduled.unwrap_or(self.batch)).unwrap_or(NonZeroU32::MIN)
+    }
+
+    /// Functions that compute at once, of all workers.
+    pub fn lanes(&self) -> u32 {
+        self.workers.saturating_mul(self.fan_out)
     }
 
     /// Its share of a device's time, compared with that of others.

@@ -1,25 +1,40 @@
-//! How a job is submitted: everything that can be wrong with it is found out before it is queued.
+//! How a job is submitted: everything that can be wrong with it is found out before it is queued, as far as there is room
+//! for trying it out. Where there is none, it is tried out when its turn has come.
 
 use std::io;
 use std::sync::Arc;
 
-use weft_gpu::pool::PoolError;
+use weft_gpu::pool::{PoolError, Wish};
+use weft_gpu::{Lease, Pool, Request};
 
-use super::JobError;
-use super::common::{Common, JobData, split_memory};
+use super::apart::apart;
+use super::common::{Common, JobData, LEFT_BY_JOBS, lease, split_memory};
 use super::live::Prepared;
 use super::probe::Probe;
 use super::record::{Job, State};
 use super::spec::{BadSpec, JobSpec, Meaning};
+use super::{JobError, is_busy};
+use crate::catalog::BlobFile;
 use crate::clock::unix_ms;
 use crate::dataset::Manifest;
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::digest::Digest;
 use crate::locks::Lock;
+use crate::model::Model;
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
-use crate::sandbox::TeamId;
+use crate::sandbox::{Loaded, TeamId};
 use crate::tenant::{Tenant, TenantId};
+
+/// All that a job needs, found, and not tried out yet.
+pub(super) struct Found {
+    function: Arc<Loaded>,
+    name: Name,
+    data: Option<JobData>,
+    init_from: Option<Model<BlobFile>>,
+    pool: Pool,
+    meaning: Meaning,
+}
 
 impl Node {
     /// Queues a job. The second part tells whether it is new, or was found by its key.
@@ -91,14 +106,23 @@ impl Node {
             history: Vec::new(),
             checkpoint: None,
             models: Vec::new(),
+            model_files: Default::default(),
             spending: Default::default(),
             losses: 0,
             starts: 0,
+            deaths: 0,
+            died_at: None,
             idempotency,
             spec,
         };
-        let (prepared, manifest) = self.prepare(tenant, &job).await?;
-        self.check_room(tenant, &prepared.common)?;
+        let found = self.find(tenant, &job).await?;
+        self.check_room(tenant, &job.spec, &found)?;
+        let manifest = found.data.as_ref().map(|data| data.manifest.clone());
+        let prepared = match self.try_before(tenant, &job, found).await {
+            // There is no room to try it out now: that is done when its turn has come.
+            Err(error) if error.passes() => None,
+            tried => Some(tried?),
+        };
         let changing = self.jobs.pause().await;
         if let Some((key, asked)) = &job.idempotency
             && let Some(found) = self.repeated(tenant.id, Some(key), asked)?
@@ -127,15 +151,14 @@ impl Node {
         Ok((live.job(), true))
     }
 
-    /// Finds everything that a job needs, and tries it out.
-    pub(super) async fn prepare(
-        self: &Arc<Self>,
-        tenant: &Arc<Tenant>,
-        job: &Job,
-    ) -> Result<(Prepared, Option<Arc<Manifest>>), JobError> {
+    /// Finds everything that a job needs. None of its code runs.
+    pub(super) async fn find(&self, tenant: &Tenant, job: &Job) -> Result<Found, JobError> {
         let spec = &job.spec;
         let meaning = spec.check()?;
         let function = self.registry.ready_version(tenant.id, &job.version).await?;
+        if !function.is_trainer() {
+            return Err(BadSpec::new("function", "it answers requests and does not train; see `weft invoke`").into());
+        }
         let name: Name = spec.function.parse().map_err(|error| BadSpec::new("function", error))?;
         let data = match (&spec.dataset, job.data) {
             (Some(dataset), Some(version)) => Some(self.job_data(dataset, &version).await?),
@@ -152,9 +175,40 @@ impl Node {
             _ => None,
         };
         let pool = self.devices.open().await?.clone();
+        Ok(Found { function, name, data, init_from, pool, meaning })
+    }
+
+    /// Tries a job out while its submission waits for the answer, on a lease and a thread that are for that alone.
+    async fn try_before(self: &Arc<Self>, tenant: &Arc<Tenant>, job: &Job, found: Found) -> Result<Prepared, JobError> {
+        let place = self.place_for_trial(tenant).await?;
+        let (_, bytes) = split_memory(job.spec.memory);
+        let lease = |device: Wish| found.pool.lease(Request { device, ..Request::new(tenant.name.as_str(), bytes) });
+        let lease = match lease(Wish::Cpu) {
+            Err(PoolError::NoSuchDevice { .. }) => lease(Wish::Auto),
+            leased => leased,
+        };
+        let lease = lease.map_err(|error| match is_busy(&error) {
+            true => JobError::from(error),
+            false => BadSpec::new("memory", error).into(),
+        })?;
+        let (node, tenant, job) = (self.clone(), tenant.clone(), job.clone());
+        let tried =
+            apart("trial", place, move || async move { node.try_out(&tenant, &job, found, &lease).await }).await;
+        tried.unwrap_or_else(|error| Err(JobError::Io { what: "trying out the trainer", error }))
+    }
+
+    /// Tries a job out on a lease. For a thread that nobody else needs.
+    pub(super) async fn try_out(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        job: &Job,
+        found: Found,
+        lease: &Lease,
+    ) -> Result<Prepared, JobError> {
+        let Found { function, name, data, init_from, pool, meaning } = found;
+        let spec = &job.spec;
         let probe = Probe {
             sandbox: self.sandbox.clone(),
-            pool: pool.clone(),
             function: function.clone(),
             name: name.clone(),
             version: job.version,
@@ -164,12 +218,12 @@ impl Node {
             spec: spec.clone(),
             data: data.clone(),
             init_from,
+            has_trained: job.checkpoint.is_some(),
         };
-        let probed = probe.run().await?;
+        let probed = probe.run(lease).await?;
         let rule = spec.rule(probed.counts)?;
         let cores = self.sandbox.limits().cores;
         let lanes = (spec.workers * spec.fan_out) as usize;
-        let manifest = data.as_ref().map(|data| data.manifest.clone());
         let Meaning { device, codec, lifetime, .. } = meaning;
         let common = Common {
             sandbox: self.sandbox.clone(),
@@ -195,7 +249,7 @@ impl Node {
             ahead: lanes < cores,
             spec: spec.clone(),
         };
-        Ok((Prepared { common: Arc::new(common), rule }, manifest))
+        Ok(Prepared { common: Arc::new(common), rule })
     }
 
     async fn job_data(&self, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
@@ -205,39 +259,46 @@ impl Node {
         Ok(JobData { name: dataset.to_owned(), manifest: Arc::new(manifest), blocks: self.blocks.clone() })
     }
 
-    /// Refuses a job that could never run.
-    pub(super) fn check_room(&self, tenant: &Tenant, common: &Common) -> Result<(), JobError> {
+    /// Refuses a job that its tenant's quota never lets run.
+    pub(super) fn check_quota(&self, tenant: &Tenant, spec: &JobSpec) -> Result<(), JobError> {
         let quota = tenant.quota();
-        let lanes = common.lanes();
-        let bytes = u64::from(lanes).saturating_mul(common.spec.memory);
+        let lanes = spec.lanes();
+        let bytes = u64::from(lanes).saturating_mul(spec.memory);
         let over = |name, limit, what: String| Err(JobError::Quota { name, limit, what });
         if lanes > quota.workers {
             return over("workers", quota.workers.into(), format!("{lanes} workers"));
         }
         if bytes > quota.worker_memory {
-            return over("worker_memory", quota.worker_memory, format!("{lanes} workers of {}", common.spec.memory));
+            return over("worker_memory", quota.worker_memory, format!("{lanes} workers of {}", spec.memory));
         }
         if tenant.ledger.usage().device_seconds() >= quota.device_seconds as f64 {
             return over("device_seconds", quota.device_seconds, "any more training".to_owned());
         }
+        Ok(())
+    }
+
+    /// Refuses a job that could never run.
+    fn check_room(&self, tenant: &Tenant, spec: &JobSpec, found: &Found) -> Result<(), JobError> {
+        let lanes = spec.lanes();
         if lanes > self.settings.max_workers {
             let problem = format!("{lanes} are more than the node's `max_workers` of {}", self.settings.max_workers);
             return Err(BadSpec::new("workers", problem).into());
         }
         // What no device has even when it is empty; what is only taken now comes back.
-        match common.lease(Default::default()) {
-            Ok(_) | Err(PoolError::Device(_)) => {}
-            Err(PoolError::NothingFits { wanted, largest, .. }) if wanted <= largest => {}
+        match lease(&found.pool, tenant, spec, found.meaning.device, Default::default()) {
+            Ok(_) => {}
+            Err(error) if is_busy(&error) => {}
             Err(error @ PoolError::NothingFits { .. }) => return Err(BadSpec::new("memory", error).into()),
             Err(error) => return Err(BadSpec::new("device", error).into()),
         }
-        let capacity: u64 = common.pool.devices().map(|(_, info)| info.memory as u64).sum();
-        let (_, each) = split_memory(common.spec.memory);
+        let left = |memory: usize| (memory - memory / LEFT_BY_JOBS.get() as usize) as u64;
+        let capacity: u64 = found.pool.devices().map(|(_, info)| left(info.memory)).sum();
+        let (_, each) = split_memory(spec.memory);
         if (each as u64).saturating_mul(lanes.into()) > capacity {
-            let problem = format!("{lanes} workers of {} bytes are more than all devices have", common.spec.memory);
+            let problem = format!("{lanes} workers of {} bytes are more than all devices have for jobs", spec.memory);
             return Err(BadSpec::new("memory", problem).into());
         }
-        Ok(())
+        self.check_quota(tenant, spec)
     }
 }
 

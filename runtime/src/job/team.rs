@@ -7,6 +7,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use weft_gpu::Lease;
 
+use super::JobError;
 use super::common::Common;
 use super::worker::{Assignment, Born, Hired, Message, Share, Used, WorkerError, hire};
 use crate::sync::{Action, Barrier, Event, Exchange, Who};
@@ -34,7 +35,17 @@ pub enum Halt {
     Stopped,
     Paused,
     OutOfTime,
+    /// Something is in the way that passes: a full device, a bucket that is away.
+    Waits(String),
     Failed(String),
+}
+
+impl Halt {
+    /// What an error comes to.
+    pub fn of(error: &JobError) -> Self {
+        let text = error.to_string();
+        if error.passes() { Self::Waits(text) } else { Self::Failed(text) }
+    }
 }
 
 /// What followers are told as it happens.
@@ -80,6 +91,8 @@ pub struct Team {
     assignments: Vec<Option<Assignment>>,
     shares: Vec<Option<Box<Share>>>,
     last_error: String,
+    /// Whether that was the node's, and not the function's.
+    last_error_passes: bool,
     /// Workers that were lost.
     pub losses: u64,
     /// What those used that handed in no share: starting up, mostly.
@@ -124,6 +137,7 @@ impl Team {
             assignments: vec![None; count],
             shares: (0..count).map(|_| None).collect(),
             last_error: String::new(),
+            last_error_passes: false,
             losses: 0,
             overhead: Vec::new(),
             news: lines.news,
@@ -190,12 +204,13 @@ impl Team {
             Happened::Ordered(_) => Err(Halt::Stopped),
             Happened::Said(message) => self.hear(message),
             Happened::Killed(worker) => match self.barrier.claim(worker) {
-                Some(who) => self.lose(who, WorkerError::Killed.to_string()),
+                Some(who) => self.lose(who, &WorkerError::Killed),
                 None => Ok(None),
             },
             Happened::Rang if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) => Err(Halt::OutOfTime),
             Happened::Rang => {
                 self.last_error = WorkerError::Straggler(self.common.spec.straggler_ms).to_string();
+                self.last_error_passes = false;
                 let actions = self.barrier.handle(Event::Overdue { round: self.barrier.round() });
                 for action in &actions {
                     if let Action::Abandon(who) = action {
@@ -222,13 +237,13 @@ impl Team {
                     return Ok(None);
                 }
                 if let Some(problem) = self.misfit(&share, who) {
-                    return self.lose(who, problem);
+                    return self.lose(who, &WorkerError::Train(problem));
                 }
                 let samples = share.samples;
                 self.shares[who.worker as usize] = Some(share);
                 Event::Done { who, round, samples }
             }
-            Message::Lost { who, error } => return self.lose(who, error.to_string()),
+            Message::Lost { who, error } => return self.lose(who, &error),
             Message::Progress { who, steps, loss, samples } => {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 return Ok(None);
@@ -261,14 +276,15 @@ impl Team {
         (!fits).then(|| "the trainer declares another model for this worker than for worker 0".to_owned())
     }
 
-    fn lose(&mut self, who: Who, reason: String) -> Result<Option<Shares>, Halt> {
+    fn lose(&mut self, who: Who, error: &WorkerError) -> Result<Option<Shares>, Halt> {
         if !self.is_current(who) {
             return Ok(None);
         }
         // One that was not there yet is still waited for.
         self.hired[who.worker as usize] = None;
-        self.last_error = reason.clone();
-        self.tell_lost(who.worker, reason);
+        self.last_error = error.to_string();
+        self.last_error_passes = error.passes();
+        self.tell_lost(who.worker, self.last_error.clone());
         let actions = self.barrier.handle(Event::Lost(who));
         self.obey(actions)
     }
@@ -300,8 +316,8 @@ impl Team {
                     merged = Some(shares.into_iter().filter_map(take).collect());
                 }
                 Action::GiveUp { worker, .. } => {
-                    let error = &self.last_error;
-                    return Err(Halt::Failed(format!("worker {worker} failed {ATTEMPTS} times in a row: {error}")));
+                    let text = format!("worker {worker} failed {ATTEMPTS} times in a row: {}", self.last_error);
+                    return Err(if self.last_error_passes { Halt::Waits(text) } else { Halt::Failed(text) });
                 }
             }
         }

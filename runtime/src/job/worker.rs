@@ -18,7 +18,7 @@ use super::common::{Common, Cursor};
 use super::desk::Desk;
 use super::model::{Private, Shared};
 use super::record::Stages;
-use crate::dataset::batches::BatchError;
+use crate::dataset::batches::{BatchError, Cause};
 use crate::sandbox::InvokeError;
 use crate::sync::Who;
 use crate::train::declared::Plan;
@@ -121,6 +121,9 @@ pub struct Born {
 pub enum WorkerError {
     #[error("{0}")]
     Train(String),
+    /// What the node could not do for it: its samples could not be read.
+    #[error("{0}")]
+    Node(String),
     #[error("no device: {0}")]
     Device(#[from] PoolError),
     #[error("it was killed")]
@@ -135,9 +138,19 @@ pub enum WorkerError {
     Thread(String),
 }
 
+impl WorkerError {
+    /// Whether it may be gone when it is tried again later, whatever the function is.
+    pub fn passes(&self) -> bool {
+        matches!(self, Self::Node(_) | Self::Device(_) | Self::Thread(_))
+    }
+}
+
 impl From<TrainError> for WorkerError {
     fn from(error: TrainError) -> Self {
-        Self::Train(error.to_string())
+        match error {
+            TrainError::Data(error) => error.into(),
+            other => Self::Train(other.to_string()),
+        }
     }
 }
 
@@ -155,7 +168,14 @@ impl From<weft_gpu::Error> for WorkerError {
 
 impl From<BatchError> for WorkerError {
     fn from(error: BatchError) -> Self {
-        Self::Train(error.to_string())
+        match &error.cause {
+            // A block that is not there will not come back.
+            Cause::Read { error: cause, .. } if cause.kind() != std::io::ErrorKind::NotFound => {
+                Self::Node(error.to_string())
+            }
+            Cause::Thread(_) => Self::Node(error.to_string()),
+            _ => Self::Train(error.to_string()),
+        }
     }
 }
 

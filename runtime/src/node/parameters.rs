@@ -1,5 +1,6 @@
 //! The node's parameter store: opened, kept, and given to tenants by the bucket.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,18 +14,16 @@ use crate::names::Name;
 use crate::params::embedded::{Embedded, disk};
 use crate::params::redis::{Incarnations, Link, PATIENCE, Redis};
 use crate::params::{Bucket, ParamError, ParamStore, Space};
-use crate::tenant::{Account, Tenant, Tenants};
+use crate::tenant::{Account, StoreId, Tenant, Tenants};
 
 /// How often what expired is looked for.
 const COLLECT_EVERY: Duration = Duration::from_secs(10);
 
 pub async fn open(settings: &Settings, data: &DataDir, tenants: &Tenants) -> anyhow::Result<Arc<dyn ParamStore>> {
     let Some(address) = settings.params_store.remote() else {
-        // What a tenant left that is gone by now is counted for nobody.
-        let nobody = Account::new("params_bytes", u64::MAX, None);
-        let account =
-            |tenant: &Name| tenants.get(tenant.as_str()).map_or(nobody.clone(), |tenant| tenant.params.clone());
-        return Ok(Embedded::open(&data.params(), account)?);
+        let accounts: HashMap<StoreId, Arc<Account>> =
+            tenants.list().into_iter().map(|tenant| (tenant.store.clone(), tenant.params.clone())).collect();
+        return Ok(Embedded::open(&data.params(), |tenant| accounts.get(tenant).cloned())?);
     };
     let incarnations = Incarnations::open(&data.params().join("incarnations")).map_err(anyhow::Error::msg)?;
     let ca = Some(settings.params_ca_cert.as_path()).filter(|path| !path.as_os_str().is_empty());
@@ -46,7 +45,12 @@ pub async fn keep(node: Weak<Node>) {
         let done = tokio::select! {
             _ = saving.tick() => store.save().await,
             () = store.save_is_due() => store.save().await,
-            _ = collecting.tick() => store.collect().await.map(drop),
+            _ = collecting.tick() => {
+                if let Some(node) = node.upgrade() {
+                    node.end_stores().await;
+                }
+                store.collect().await.map(drop)
+            }
         };
         if let Err(error) = done {
             tracing::error!(%error, "the parameter store could not be kept in order; trying again");
@@ -57,16 +61,16 @@ pub async fn keep(node: Weak<Node>) {
 impl Node {
     /// The values of a job, or those that belong to none.
     pub fn bucket(&self, tenant: &Tenant, job: Option<Name>) -> Bucket {
-        let space = Space { tenant: tenant.name.clone(), job };
+        let space = Space { tenant: tenant.store.clone(), job };
         Bucket::new(self.params.clone(), space, tenant.params.clone())
     }
 
     /// Deletes everything that a tenant has in the store, and accepts what was lost; says how many values there were.
     pub async fn clear_params(&self, tenant: &Tenant) -> Result<u64, ParamError> {
         // Whatever was lost would be gone by now in any case.
-        self.params.accept_loss(&tenant.name)?;
+        self.params.accept_loss(&tenant.store)?;
         let mut gone = 0;
-        for space in self.params.spaces(&tenant.name).await? {
+        for space in self.params.spaces(&tenant.store).await? {
             gone += self.params.clear(&space).await?;
         }
         Ok(gone)
@@ -84,10 +88,19 @@ impl Node {
         }
     }
 
-    /// A tenant is going: nobody of the same name is to find what it had.
-    pub(super) async fn forget_params(&self, tenant: &Tenant) {
-        if let Err(error) = self.clear_params(tenant).await {
-            tracing::error!(%error, tenant = %tenant.name, "its parameters could not be deleted");
+    /// Deletes for good what deleted tenants had in the store. What cannot be deleted now, because a Redis is away say, is
+    /// tried again, also after a restart; nobody has its id, so nobody sees it until then.
+    pub(super) async fn end_stores(&self) {
+        let ended = match self.tenants.ended_stores() {
+            Ok(ended) => ended,
+            Err(error) => return tracing::error!(%error, "values of deleted tenants cannot be found"),
+        };
+        for store in ended {
+            if let Err(error) = self.params.end(&store).await {
+                tracing::error!(%error, %store, "values of a deleted tenant could not be deleted; trying again");
+            } else if let Err(error) = self.tenants.store_is_gone(&store).await {
+                tracing::error!(%error, %store, "values of a deleted tenant are gone, which could not be written down");
+            }
         }
     }
 

@@ -23,6 +23,9 @@ pub const MAX_WORKERS: u32 = 4_096;
 /// The most that one page of a list holds.
 pub const MAX_PAGE: usize = 1_000;
 
+/// Names that one step deletes whose values are wanted: a server keeps its answer for a while.
+const TAKEN_AT_ONCE: usize = 16;
+
 /// How a value is to be kept.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keeping {
@@ -65,7 +68,7 @@ impl Bucket {
     /// Takes a claim: whoever had it before can write no more, and what is written through the result is refused once
     /// somebody else takes it.
     pub async fn claimed(&self, claim: &Key) -> Result<Self, ParamError> {
-        let epoch = self.store.claim(&self.space, claim).await?;
+        let epoch = self.store.claim(&self.space, &self.account, claim).await?;
         Ok(self.fenced(Fence { claim: claim.clone(), epoch }))
     }
 
@@ -85,11 +88,11 @@ impl Bucket {
     /// All as of one moment.
     pub async fn get_many(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
         few("names in one call", keys.len(), MAX_KEYS)?;
-        self.store.read(&self.space, keys).await
+        self.store.read(&self.space, &self.account, keys).await
     }
 
     pub async fn get_range(&self, key: &Key, range: Range<u64>) -> Result<Option<Entry>, ParamError> {
-        self.store.read_range(&self.space, key, range).await
+        self.store.read_range(&self.space, &self.account, key, range).await
     }
 
     /// The entry, if it is newer than the version that is known; `None` also where there is none.
@@ -171,11 +174,23 @@ impl Bucket {
         Ok(changed.into_iter().filter(|changed| changed.found).count())
     }
 
-    /// Deletes, and gives what there was: nothing that is written meanwhile is lost or seen twice.
+    /// Deletes, and gives what there was: nothing that is written meanwhile is lost or seen twice. Many names are not taken
+    /// in one step.
     pub async fn take(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
-        let changes = keys.iter().map(|key| (key.clone(), Change::Take)).collect();
-        let changed = self.write(Write { changes, ..Write::default() }).await?;
-        Ok(changed.into_iter().map(|changed| changed.entry).collect())
+        few("names in one call", keys.len(), MAX_KEYS)?;
+        // Before anything is deleted there is room for what will come.
+        let mut room = Charge::none(self.account.clone());
+        if self.store.is_remote() {
+            let heads = self.store.heads(&self.space, keys).await?;
+            room.grow(heads.iter().flatten().map(|head| head.bytes).sum())?;
+        }
+        let mut taken = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(TAKEN_AT_ONCE) {
+            let changes = keys.iter().map(|key| (key.clone(), Change::Take)).collect();
+            let changed = self.write(Write { changes, ..Write::default() }).await?;
+            taken.extend(changed.into_iter().map(|changed| changed.entry));
+        }
+        Ok(taken)
     }
 
     /// Says how many there are.
@@ -262,20 +277,13 @@ impl Bucket {
         Ok(Some((sum_of(found).await?, count)))
     }
 
-    /// Counts the sum before it is made, and parts that are not counted where they are stored.
-    fn room_for(&self, parts: &[Entry]) -> Result<Charge, ParamError> {
-        let bytes = |entry: &Entry| entry.value.data.len() as u64;
-        let copies = if self.store.is_remote() { parts.iter().map(bytes).sum() } else { 0 };
-        let mut room = Charge::none(self.account.clone());
-        room.grow(copies + parts.first().map_or(0, bytes))?;
-        Ok(room)
-    }
-
     async fn merge(&self, round: &Key, parts: &[Key]) -> Result<Option<Entry>, ParamError> {
         let entries: Option<Vec<Entry>> = self.get_many(parts).await?.into_iter().collect();
         let Some(entries) = entries else { return Ok(None) };
         let found = parts.iter().cloned().zip(entries.iter().cloned()).collect();
-        let room = self.room_for(&entries)?;
+        // Counted before it is made.
+        let mut room = Charge::none(self.account.clone());
+        room.grow(entries.first().map_or(0, |entry| entry.value.data.len() as u64))?;
         let value = sum_of(found).await?;
         drop(room);
         let mut checks = vec![(round.clone(), Expect::Absent)];

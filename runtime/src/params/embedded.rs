@@ -3,8 +3,11 @@
 //! A space has one lock, held while names are looked up and changed, never while bytes are copied, merged or written.
 //! Values are counted until the last reader lets go of them. What is on disk is a snapshot and a journal of what had to
 //! be durable since; see [`disk`].
+//!
+//! A tenant that is deleted leaves nothing: its spaces are closed, so that whoever is in the middle of a change is refused
+//! too, and none of its id is opened again. What is on disk of tenants that are gone is dropped at the next start.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
@@ -12,19 +15,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, RwLock};
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use tokio::sync::watch;
 
 use super::{
-    Change, Changed, Entry, Expect, Fence, Form, Head, Key, Moment, ParamError, ParamStore, Space, Value, Watch, Write,
-    counted,
+    Change, Changed, Entry, Expect, Fence, Form, Head, Key, MAX_CLAIMS, Moment, ParamError, ParamStore, Space, Value,
+    Watch, Write, counted, counted_bytes,
 };
 use crate::locks::SharedLock;
-use crate::names::Name;
-use crate::tenant::{Account, Charge};
+use crate::tenant::{Account, Charge, StoreId};
 
 pub mod disk;
-mod frame;
+pub mod frame;
 mod journal;
 
 use disk::Disk;
@@ -33,14 +34,14 @@ use frame::Record;
 /// Parts of the map of spaces, each with a lock of its own.
 const SHARDS: usize = 16;
 
-/// What versions skip at a restart: more than can have been given out since the last snapshot.
-const RESTART_SKIPS: u64 = 1 << 32;
-
 type Shard = RwLock<HashMap<Space, Arc<Slot>>>;
 
 pub struct Embedded {
     shards: [Shard; SHARDS],
     hasher: RandomState,
+    /// Tenants that are gone, since the start.
+    ended: RwLock<HashSet<StoreId>>,
+    /// The last version or epoch that was given out.
     clock: AtomicU64,
     /// Whether something changed since the last snapshot began.
     changed: AtomicBool,
@@ -56,7 +57,14 @@ struct Slot {
 #[derive(Default)]
 struct State {
     entries: BTreeMap<Key, Stored>,
-    claims: BTreeMap<Key, u64>,
+    claims: BTreeMap<Key, Claim>,
+    /// Its tenant is gone.
+    closed: bool,
+}
+
+struct Claim {
+    epoch: u64,
+    _charge: Charge,
 }
 
 #[derive(Clone)]
@@ -66,38 +74,26 @@ struct Stored {
     durable: bool,
 }
 
-/// Bytes that count for as long as somebody holds them.
-struct Counted {
-    data: Bytes,
-    _charge: Charge,
-}
-
-impl AsRef<[u8]> for Counted {
-    fn as_ref(&self) -> &[u8] {
-        &self.data
-    }
-}
-
-fn counted_bytes(data: Bytes, charge: Charge) -> Bytes {
-    Bytes::from_owner(Counted { data, _charge: charge })
-}
-
 impl Embedded {
     /// A store that keeps nothing.
     pub fn in_memory() -> Arc<Self> {
         Arc::new(Self::new())
     }
 
-    /// A store that finds what it had when it was last opened in this folder. `account` says who pays for it.
-    pub fn open(folder: &Path, account: impl Fn(&Name) -> Arc<Account>) -> Result<Arc<Self>, disk::DiskError> {
-        let (disk, records) = Disk::open(folder)?;
+    /// A store that finds what it had when it was last opened in this folder. `account` says who pays for a tenant; what
+    /// belongs to a tenant that is gone is dropped.
+    pub fn open(
+        folder: &Path,
+        account: impl Fn(&StoreId) -> Option<Arc<Account>>,
+    ) -> Result<Arc<Self>, disk::DiskError> {
+        let (disk, found) = Disk::open(folder)?;
         let store = Self::new();
-        let mut newest = 0;
-        for record in records {
-            newest = newest.max(record.version());
+        for record in found.records {
             store.replay(record, &account);
         }
-        store.clock.store(newest + RESTART_SKIPS, Relaxed);
+        store.clock.store(found.clock, Relaxed);
+        // One snapshot is to take the place of the journals, and of what was dropped.
+        store.changed.store(found.journals, Relaxed);
         Ok(Arc::new(Self { disk: Some(Arc::new(disk)), ..store }))
     }
 
@@ -105,6 +101,7 @@ impl Embedded {
         Self {
             shards: std::array::from_fn(|_| Shard::default()),
             hasher: RandomState::new(),
+            ended: RwLock::default(),
             clock: AtomicU64::new(0),
             changed: AtomicBool::new(false),
             disk: None,
@@ -114,8 +111,8 @@ impl Embedded {
     async fn snapshot(&self, disk: &Arc<Disk>) -> Result<(), disk::DiskError> {
         // What is journaled from here on is in the next journal; what came before is seen below.
         let next = disk.next_journal().await?;
-        let (disk, records) = (disk.clone(), self.records());
-        let written = tokio::task::spawn_blocking(move || disk.write_snapshot(next, &records)).await;
+        let (disk, records, clock) = (disk.clone(), self.records(), self.clock.load(Relaxed));
+        let written = tokio::task::spawn_blocking(move || disk.write_snapshot(next, clock, &records)).await;
         written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
     }
 
@@ -123,7 +120,7 @@ impl Embedded {
         let mut records = Vec::new();
         for (space, slot) in self.slots() {
             let state = slot.state.reading();
-            records.extend(state.claims.iter().map(|(claim, &epoch)| Record::claim(&space, claim, epoch)));
+            records.extend(state.claims.iter().map(|(key, claim)| Record::claim(&space, key, claim.epoch)));
             records.extend(
                 state.entries.iter().map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)),
             );
@@ -147,27 +144,49 @@ impl Embedded {
         self.shard(space).reading().get(space).cloned()
     }
 
-    fn slot(&self, space: &Space) -> Arc<Slot> {
-        self.find(space).unwrap_or_else(|| {
-            let fresh = || Arc::new(Slot { state: RwLock::default(), changes: watch::Sender::new(0) });
-            self.shard(space).writing().entry(space.clone()).or_insert_with(fresh).clone()
-        })
+    /// The same, unless the tenant is gone.
+    fn find_open(&self, space: &Space) -> Result<Option<Arc<Slot>>, ParamError> {
+        match self.find(space) {
+            None if self.ended.reading().contains(&space.tenant) => Err(ParamError::Ended),
+            found => Ok(found),
+        }
+    }
+
+    fn slot(&self, space: &Space) -> Result<Arc<Slot>, ParamError> {
+        if let Some(slot) = self.find(space) {
+            return Ok(slot);
+        }
+        let mut shard = self.shard(space).writing();
+        // Looked up while the shard is locked: a tenant that ends is noted first, and then its spaces are taken away.
+        if self.ended.reading().contains(&space.tenant) {
+            return Err(ParamError::Ended);
+        }
+        let fresh = || Arc::new(Slot { state: RwLock::default(), changes: watch::Sender::new(0) });
+        Ok(shard.entry(space.clone()).or_insert_with(fresh).clone())
     }
 
     /// Applied unless something newer is there: journal and snapshot may both know it.
-    fn replay(&self, record: Record, account: &impl Fn(&Name) -> Arc<Account>) {
-        let slot = self.slot(record.space());
+    fn replay(&self, record: Record, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) {
+        let space = match &record {
+            Record::Put { space, .. }
+            | Record::Delete { space, .. }
+            | Record::Claim { space, .. }
+            | Record::Clear { space, .. } => space,
+            Record::Clock { .. } | Record::Begin { .. } => return,
+        };
+        let (Some(account), Ok(slot)) = (account(&space.tenant), self.slot(space)) else { return };
         let mut state = slot.state.writing();
         match record {
             Record::Claim { claim, epoch, .. } => {
-                let newest = state.claims.entry(claim).or_default();
-                *newest = (*newest).max(epoch);
+                if state.claims.get(&claim).is_none_or(|known| known.epoch < epoch) {
+                    let charge = Charge::whatever_the_limit(account, counted(&claim, 0));
+                    state.claims.insert(claim, Claim { epoch, _charge: charge });
+                }
             }
-            Record::Put { space, key, mut entry, durable } => {
+            Record::Put { key, mut entry, durable, .. } => {
                 if state.entries.get(&key).is_none_or(|stored| stored.entry.version <= entry.version) {
-                    let bytes = counted(&key, entry.value.data.len() as u64);
-                    entry.value.data =
-                        counted_bytes(entry.value.data, Charge::whatever_the_limit(account(&space.tenant), bytes));
+                    let bytes = counted(&key, entry.value.stored_bytes());
+                    entry.value.data = counted_bytes(entry.value.data, Charge::whatever_the_limit(account, bytes));
                     state.entries.insert(key, Stored { entry, durable });
                 }
             }
@@ -176,6 +195,11 @@ impl Embedded {
                     state.entries.remove(&key);
                 }
             }
+            Record::Clear { version, .. } => {
+                state.entries.retain(|_, stored| stored.entry.version > version);
+                state.claims.retain(|_, claim| claim.epoch > version);
+            }
+            Record::Clock { .. } | Record::Begin { .. } => {}
         }
     }
 
@@ -203,8 +227,11 @@ impl State {
     }
 
     fn check(&self, write: &Write, now: Moment) -> Result<(), ParamError> {
+        if self.closed {
+            return Err(ParamError::Ended);
+        }
         if let Some(Fence { claim, epoch }) = &write.fence {
-            let newest = self.claims.get(claim).copied().unwrap_or_default();
+            let newest = self.claims.get(claim).map_or(0, |claim| claim.epoch);
             if newest != *epoch {
                 return Err(ParamError::Fenced { claim: claim.clone(), epoch: *epoch, newest });
             }
@@ -249,14 +276,25 @@ enum Planned {
 
 #[async_trait]
 impl ParamStore for Embedded {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
-        let Some(slot) = self.find(space) else { return Ok(vec![None; keys.len()]) };
+    async fn read(
+        &self,
+        space: &Space,
+        _account: &Arc<Account>,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Entry>>, ParamError> {
+        let Some(slot) = self.find_open(space)? else { return Ok(vec![None; keys.len()]) };
         let (state, now) = (slot.state.reading(), Moment::now());
         Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.clone())).collect())
     }
 
-    async fn read_range(&self, space: &Space, key: &Key, range: Range<u64>) -> Result<Option<Entry>, ParamError> {
-        let Some(mut entry) = self.read(space, std::slice::from_ref(key)).await?.pop().flatten() else {
+    async fn read_range(
+        &self,
+        space: &Space,
+        account: &Arc<Account>,
+        key: &Key,
+        range: Range<u64>,
+    ) -> Result<Option<Entry>, ParamError> {
+        let Some(mut entry) = self.read(space, account, std::slice::from_ref(key)).await?.pop().flatten() else {
             return Ok(None);
         };
         let bytes = entry.value.data.len() as u64;
@@ -269,7 +307,7 @@ impl ParamStore for Embedded {
     }
 
     async fn heads(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Head>>, ParamError> {
-        let Some(slot) = self.find(space) else { return Ok(vec![None; keys.len()]) };
+        let Some(slot) = self.find_open(space)? else { return Ok(vec![None; keys.len()]) };
         let (state, now) = (slot.state.reading(), Moment::now());
         Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.head())).collect())
     }
@@ -283,7 +321,7 @@ impl ParamStore for Embedded {
             let moment = |span: Option<std::time::Duration>| span.map(|span| now.after(span));
             let paid = |value: Value| -> Result<Value, ParamError> {
                 let mut charge = Charge::none(account.clone());
-                charge.grow(counted(&key, value.data.len() as u64))?;
+                charge.grow(counted(&key, value.stored_bytes()))?;
                 Ok(Value { data: counted_bytes(value.data, charge), ..value })
             };
             let plan = match change {
@@ -300,7 +338,7 @@ impl ParamStore for Embedded {
             };
             planned.push((key, plan));
         }
-        let slot = self.slot(space);
+        let slot = self.slot(space)?;
         let (changed, pending) = {
             let mut state = slot.state.writing();
             state.check(&write, now)?;
@@ -328,7 +366,7 @@ impl ParamStore for Embedded {
         after: Option<&Key>,
         at_most: usize,
     ) -> Result<Vec<(Key, Head)>, ParamError> {
-        let Some(slot) = self.find(space) else { return Ok(Vec::new()) };
+        let Some(slot) = self.find_open(space)? else { return Ok(Vec::new()) };
         let (state, now) = (slot.state.reading(), Moment::now());
         let first = after.map_or("", Key::as_str).max(prefix);
         let names = state.entries.range::<str, _>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded));
@@ -340,13 +378,29 @@ impl ParamStore for Embedded {
         Ok(listed.take(at_most).collect())
     }
 
-    async fn claim(&self, space: &Space, claim: &Key) -> Result<u64, ParamError> {
+    async fn claim(&self, space: &Space, account: &Arc<Account>, claim: &Key) -> Result<u64, ParamError> {
         let (epoch, pending) = {
-            let slot = self.slot(space);
+            let slot = self.slot(space)?;
             let mut state = slot.state.writing();
-            let epoch = state.claims.entry(claim.clone()).or_default();
-            *epoch += 1;
-            (*epoch, self.journal(vec![Record::claim(space, claim, *epoch)]))
+            if state.closed {
+                return Err(ParamError::Ended);
+            }
+            // From the clock, so that an epoch never comes again, even if the claims of the space are cleared.
+            let epoch = self.next_version();
+            match state.claims.get_mut(claim) {
+                Some(known) => known.epoch = epoch,
+                None => {
+                    let given = state.claims.len() + 1;
+                    if given > MAX_CLAIMS {
+                        let (given, most) = (given as u64, MAX_CLAIMS as u64);
+                        return Err(ParamError::TooMany { what: "claims of a job (`max_claims`)", given, most });
+                    }
+                    let mut charge = Charge::none(account.clone());
+                    charge.grow(counted(claim, 0))?;
+                    state.claims.insert(claim.clone(), Claim { epoch, _charge: charge });
+                }
+            }
+            (epoch, self.journal(vec![Record::claim(space, claim, epoch)]))
         };
         self.changed.store(true, Relaxed);
         self.flushed(pending).await?;
@@ -354,10 +408,13 @@ impl ParamStore for Embedded {
     }
 
     fn watch(&self, space: &Space) -> Watch {
-        Watch::new(self.slot(space).changes.subscribe(), None)
+        // Of a tenant that is gone there is no news: the next look will tell.
+        let changes =
+            self.slot(space).map_or_else(|_| watch::Sender::new(0).subscribe(), |slot| slot.changes.subscribe());
+        Watch::new(changes, None)
     }
 
-    async fn spaces(&self, tenant: &Name) -> Result<Vec<Space>, ParamError> {
+    async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError> {
         let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
         let mut spaces: Vec<Space> =
             slots.filter(|(_, slot)| !slot.state.reading().entries.is_empty()).map(|(space, _)| space).collect();
@@ -366,26 +423,56 @@ impl ParamStore for Embedded {
     }
 
     async fn clear(&self, space: &Space) -> Result<u64, ParamError> {
-        let Some(slot) = self.find(space) else { return Ok(0) };
+        let Some(slot) = self.find_open(space)? else { return Ok(0) };
         let (gone, pending) = {
             let mut state = slot.state.writing();
-            let gone = std::mem::take(&mut state.entries);
-            state.claims.clear();
-            let version = self.next_version();
-            let ends = gone.iter().filter(|(_, stored)| stored.durable);
-            (gone.len() as u64, self.journal(ends.map(|(key, _)| Record::delete(space, key, version)).collect()))
+            if state.closed {
+                return Err(ParamError::Ended);
+            }
+            let gone = (std::mem::take(&mut state.entries), std::mem::take(&mut state.claims));
+            // Also of what is not durable: the last snapshot may hold it, and a crash must not bring it back.
+            (gone, self.journal(vec![Record::Clear { space: space.clone(), version: self.next_version() }]))
         };
+        let count = gone.0.len() as u64;
         self.changed.store(true, Relaxed);
         slot.changes.send_modify(|count| *count = count.wrapping_add(1));
+        // Millions of values take a while to let go of.
+        tokio::task::spawn_blocking(move || drop(gone)).await.ok();
         self.flushed(pending).await?;
-        Ok(gone)
+        Ok(count)
     }
 
-    async fn used(&self, tenant: &Name) -> Result<u64, ParamError> {
+    async fn end(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        self.ended.writing().insert(tenant.clone());
+        let mut slots = Vec::new();
+        for shard in &self.shards {
+            shard.writing().retain(|space, slot| {
+                let stays = space.tenant != *tenant;
+                if !stays {
+                    slots.push(slot.clone());
+                }
+                stays
+            });
+        }
+        let mut gone = Vec::with_capacity(slots.len());
+        for slot in slots {
+            let mut state = slot.state.writing();
+            gone.push(std::mem::replace(&mut *state, State { closed: true, ..State::default() }));
+            drop(state);
+            slot.changes.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        self.changed.store(true, Relaxed);
+        tokio::task::spawn_blocking(move || drop(gone)).await.ok();
+        Ok(())
+    }
+
+    async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
         let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
         let of_slot = |slot: &Slot| -> u64 {
             let state = slot.state.reading();
-            state.entries.iter().map(|(key, stored)| counted(key, stored.entry.value.data.len() as u64)).sum()
+            let claims: u64 = state.claims.keys().map(|claim| counted(claim, 0)).sum();
+            let values = state.entries.iter().map(|(key, stored)| counted(key, stored.entry.value.stored_bytes()));
+            claims + values.sum::<u64>()
         };
         Ok(slots.map(|(_, slot)| of_slot(&slot)).sum())
     }
@@ -479,7 +566,9 @@ impl Embedded {
         let mut shard = self.shard(space).writing();
         // Two: the map's and ours. Nobody gets another while the map is locked.
         let is_ours = Arc::strong_count(slot) == 2 && slot.changes.receiver_count() == 0;
-        if is_ours && slot.state.reading().entries.is_empty() {
+        let state = slot.state.reading();
+        if is_ours && state.entries.is_empty() && state.claims.is_empty() {
+            drop(state);
             shard.remove(space);
         }
     }

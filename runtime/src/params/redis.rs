@@ -2,12 +2,14 @@
 //!
 //! All heads of a tenant are in one slot, so that a script sees and changes any of them in one step; see `prelude.lua` for
 //! what a head is. Values that are not small are cut into chunks, spread over all slots under keys that are never written
-//! twice: a head that names them is put in place after they are, and chunks that no head names any more stay for a minute,
-//! so a reader sees whole values only. What a script answered is kept for a while under the request's number: a request
+//! twice: room is reserved for them before any is sent, a head that names them is put in place after they are, and chunks
+//! that no head names any more stay for a minute, so a reader sees whole values only. Chunks of a change that was refused
+//! go at once. What a script answered is kept for a while under the request's number: a request
 //! that is sent again for want of an answer is not done twice.
 //!
 //! A server that was emptied is told by its incarnation, which this node remembers: that is lost state, and an error.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,10 +20,10 @@ use bytes::Bytes;
 use client::Value as Reply;
 
 use super::{
-    Change, Changed, Entry, Expect, Form, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write, counted,
+    Change, Changed, Entry, Expect, Form, Head, Key, MAX_CLAIMS, ParamError, ParamStore, Space, Value, Watch, Write,
+    counted, counted_bytes,
 };
-use crate::names::Name;
-use crate::tenant::{Account, OverLimit};
+use crate::tenant::{Account, Charge, OverLimit, StoreId};
 
 mod answer;
 mod chunks;
@@ -45,8 +47,22 @@ const INLINE: usize = 64 << 10;
 /// How long an answer is kept for who asks again: longer than anybody does.
 const ANSWERS_KEPT: Duration = Duration::from_secs(60);
 
-/// How long chunks may take to be sent before they are garbage.
-const SENDING: Duration = Duration::from_secs(3_600);
+/// How long chunks that are being sent are waited for before they are garbage, and how often more time is asked for.
+const SENDING: Duration = Duration::from_secs(300);
+const RENEWED_EVERY: Duration = Duration::from_secs(60);
+
+/// Bytes of values that may come with their heads, before they are counted.
+const COME_ALONG: usize = INLINE;
+
+/// Bytes of values in one answer.
+const ANSWERED: u64 = 1 << 20;
+
+/// Names that one script looks at to list them, and to delete them.
+const LISTED: usize = 250;
+const CLEARED: usize = 1_000;
+
+/// How long a server remembers that a tenant is gone: longer than anything is under way.
+const ENDED_KEPT: Duration = Duration::from_secs(7 * 24 * 3_600);
 
 /// How often values are looked for again that were replaced while they were read.
 const READS: usize = 16;
@@ -77,7 +93,7 @@ impl Keys {
         Self { prefix: Self::prefix(&space.tenant), job: space.job_name().to_owned() }
     }
 
-    fn prefix(tenant: &Name) -> String {
+    fn prefix(tenant: &StoreId) -> String {
         format!("weft:{{{}}}", tenant.as_str())
     }
 
@@ -96,7 +112,13 @@ impl Keys {
             of_tenant("i"),
             of_tenant("j"),
             of_job("n"),
+            of_tenant("r"),
         ]
+    }
+
+    /// Chunks that are being deleted.
+    fn doomed(tenant: &StoreId) -> String {
+        format!("{}:d", Self::prefix(tenant))
     }
 
     fn heads(&self) -> String {
@@ -132,13 +154,17 @@ impl Redis {
         let reply = self.link.script(script, &all, &given).await?;
         let answer = Answer::read(reply)?;
         match &answer {
+            Answer::Ended => Err(ParamError::Ended),
             Answer::Lost => Err(ParamError::Lost(format!(
                 "the server at {} was emptied since this node used it; after `weft params delete --all` the store of `{}` \
                  begins anew",
                 self.link.name(),
                 space.tenant.as_str()
             ))),
-            Answer::Done { incarnation, .. } if known.is_none() => {
+            // To collect for the tenants of other nodes is not to use their stores.
+            Answer::Done { incarnation, .. }
+                if known.is_none() && !std::ptr::eq(script, &raw const scripts::COLLECT) =>
+            {
                 self.incarnations.learn(&space.tenant, incarnation).map_err(ParamError::Unavailable)?;
                 self.link.add_tenant(&space.tenant).await?;
                 Ok(answer)
@@ -147,24 +173,49 @@ impl Redis {
         }
     }
 
-    async fn stored(&self, space: &Space, keys: &[Key], whole: bool) -> Result<Vec<Option<StoredHead>>, ParamError> {
+    /// The heads of these names, with so many bytes of the values that are in them.
+    async fn stored(&self, space: &Space, keys: &[&Key], bytes: u64) -> Result<Vec<Option<StoredHead>>, ParamError> {
         if keys.is_empty() {
             return Ok(Vec::new());
         }
-        let mut arguments = vec![Bytes::from_static(if whole { b"1" } else { b"0" })];
-        arguments.extend(keys.iter().map(|key| Bytes::copy_from_slice(key.as_str().as_bytes())));
+        let mut arguments = vec![number(bytes)];
+        arguments.extend(keys.iter().map(|key| text(key.as_str())));
         let parts = self.run(&scripts::READ, space, None, arguments).await?.done()?;
         parts.into_iter().map(StoredHead::read_optional).collect()
     }
 
-    /// The values, of which `range` says what is wanted. `None` if one of them was replaced meanwhile.
+    /// Fetches bytes that are in heads and did not come with them, a bounded answer at a time. `false` if one of the values
+    /// was replaced meanwhile.
+    async fn complete(
+        &self,
+        space: &Space,
+        keys: &[Key],
+        found: &mut [Option<StoredHead>],
+    ) -> Result<bool, ParamError> {
+        let lacking: Vec<usize> =
+            (0..found.len()).filter(|&index| found[index].as_ref().is_some_and(StoredHead::lacks_bytes)).collect();
+        for batch in lacking.chunks(ANSWERED as usize / INLINE) {
+            let wanted: Vec<&Key> = batch.iter().map(|&index| &keys[index]).collect();
+            for (&index, come) in batch.iter().zip(self.stored(space, &wanted, ANSWERED).await?) {
+                let version = found[index].as_ref().map(StoredHead::version);
+                if come.as_ref().map(StoredHead::version) != version {
+                    return Ok(false);
+                }
+                found[index] = come;
+            }
+        }
+        Ok(true)
+    }
+
+    /// The values, whose bytes are counted before they come. `None` if one of them was replaced meanwhile.
     async fn filled(
         &self,
         space: &Space,
         found: Vec<Option<StoredHead>>,
+        charges: Vec<Charge>,
     ) -> Result<Option<Vec<Option<Entry>>>, ParamError> {
         let mut entries = Vec::with_capacity(found.len());
-        for head in found {
+        for (head, charge) in found.into_iter().zip(charges) {
             let Some(head) = head else {
                 entries.push(None);
                 continue;
@@ -176,25 +227,14 @@ impl Redis {
                     None => return Ok(None),
                 },
             };
-            entries.push(Some(head.entry(data)?));
+            entries.push(Some(head.entry(counted_bytes(data, charge))?));
         }
         Ok(Some(entries))
     }
 
-    /// Sends what is large ahead, and makes the arguments of the script.
-    async fn arguments(&self, space: &Space, account: &Arc<Account>, write: &Write) -> Result<Vec<Bytes>, ParamError> {
-        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
-        let large: Vec<&Bytes> = write
-            .changes
-            .iter()
-            .filter_map(|(_, change)| match change {
-                Change::Set { value, .. } if value.data.len() > INLINE => Some(&value.data),
-                _ => None,
-            })
-            .collect();
-        let mut sent = self.send(space, epoch, &large).await?.into_iter();
-        let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
-        let number = |number: u64| Bytes::from(number.to_string());
+    /// The arguments of the script, whose large values were sent ahead.
+    fn arguments(account: &Account, write: &Write, sent: Vec<chunks::Sent>) -> Result<Vec<Bytes>, ParamError> {
+        let mut sent = sent.into_iter();
         let milliseconds = |span: Option<Duration>| {
             number(span.map_or(0, |span| u64::try_from(span.as_millis()).unwrap_or(u64::MAX).clamp(1, 1 << 50)))
         };
@@ -222,7 +262,7 @@ impl Redis {
                     let count = value.count().map_or_else(|| "-".to_owned(), |count| count.to_string());
                     arguments.extend([Bytes::from_static(b"S"), text(key.as_str())]);
                     arguments.extend([
-                        number(counted(key, value.data.len() as u64)),
+                        number(counted(key, value.stored_bytes())),
                         Bytes::from(reference),
                         number(chunks),
                     ]);
@@ -243,59 +283,194 @@ impl Redis {
         Ok(arguments)
     }
 
-    /// Puts large values where no head names them yet.
-    async fn send(&self, space: &Space, epoch: u64, values: &[&Bytes]) -> Result<Vec<chunks::Sent>, ParamError> {
-        if values.is_empty() {
-            return Ok(Vec::new());
+    /// Reserves room for large values, and says where they go.
+    async fn reserve(
+        &self,
+        space: &Space,
+        account: &Account,
+        epoch: u64,
+        values: &[(&Key, &Value)],
+    ) -> Result<Vec<String>, ParamError> {
+        let mut arguments = vec![number(account.limit()), number(values.len() as u64)];
+        arguments.extend([number(epoch), number(SENDING.as_millis() as u64)]);
+        for (key, value) in values {
+            arguments.push(number(chunks::count(value.data.len() as u64)));
+            arguments.push(number(counted(key, value.stored_bytes())));
         }
-        let number = |number: u64| Bytes::from(number.to_string());
-        let mut arguments = vec![number(values.len() as u64), number(epoch), number(SENDING.as_millis() as u64)];
-        arguments.extend(values.iter().map(|value| number(chunks::count(value.len() as u64))));
-        let references = self.run(&scripts::RESERVE, space, None, arguments).await?.done()?;
-        let mut sent = Vec::with_capacity(values.len());
-        for (reference, value) in references.into_iter().zip(values) {
-            let reference = answer::text(reference)?;
-            sent.push(chunks::put(&self.link, &space.tenant, reference, (*value).clone()).await?);
+        let answer = self.run(&scripts::RESERVE, space, None, arguments).await?;
+        if let Answer::Limit = answer {
+            return Err(OverLimit { name: account.name(), limit: account.limit() }.into());
         }
-        Ok(sent)
+        let mut parts = answer.done()?.into_iter();
+        let is_crowded = answer::text(parts.next().unwrap_or(Reply::Nil))? == "1";
+        if is_crowded {
+            // More that was replaced is kept for its readers than the tenant may have: it goes now.
+            self.collect_of(&space.tenant).await?;
+        }
+        parts.map(answer::text).collect()
     }
+
+    /// Puts large values where no head names them yet. What cannot be sent is gone again.
+    async fn send(
+        &self,
+        space: &Space,
+        account: &Account,
+        write: &Write,
+    ) -> Result<(Vec<String>, Vec<chunks::Sent>), ParamError> {
+        let large: Vec<(&Key, &Value)> = write
+            .changes
+            .iter()
+            .filter_map(|(key, change)| match change {
+                Change::Set { value, .. } if value.data.len() > INLINE => Some((key, value)),
+                _ => None,
+            })
+            .collect();
+        if large.is_empty() {
+            return Ok((Vec::new(), Vec::new()));
+        }
+        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
+        let references = self.reserve(space, account, epoch, &large).await?;
+        let places: Vec<String> = references
+            .iter()
+            .zip(&large)
+            .map(|(reference, (_, value))| chunks::named(reference, value.data.len() as u64))
+            .collect();
+        let sending = async {
+            let mut sent = Vec::with_capacity(large.len());
+            for (reference, (_, value)) in references.into_iter().zip(&large) {
+                sent.push(chunks::put(&self.link, &space.tenant, reference, value.data.clone()).await?);
+            }
+            Ok(sent)
+        };
+        let sent = tokio::select! {
+            sent = sending => sent,
+            error = self.renew(space, &places) => Err(error),
+        };
+        match sent {
+            Ok(sent) => Ok((places, sent)),
+            Err(error) => {
+                self.abandon(space, &places).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for more time to send, again and again, until that is refused.
+    async fn renew(&self, space: &Space, places: &[String]) -> ParamError {
+        loop {
+            tokio::time::sleep(RENEWED_EVERY).await;
+            let mut arguments = vec![number(SENDING.as_millis() as u64)];
+            arguments.extend(places.iter().map(|place| text(place)));
+            match self.run(&scripts::RENEW, space, None, arguments).await {
+                Ok(Answer::Late) => {
+                    return ParamError::Unavailable("a value took too long to send".to_owned());
+                }
+                Ok(_) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    /// Deletes what was sent for a change that is not made. What cannot be deleted now is collected later.
+    async fn abandon(&self, space: &Space, places: &[String]) {
+        if places.is_empty() {
+            return;
+        }
+        let abandoned = async {
+            let arguments = places.iter().map(|place| text(place)).collect();
+            let doomed = Some(Keys::doomed(&space.tenant));
+            self.run(&scripts::RELEASE, space, doomed, arguments).await?.done()?;
+            // Also those that were collected already: some of their chunks may have come after that.
+            self.delete_chunks(space, places).await
+        };
+        if let Err(error) = abandoned.await {
+            tracing::warn!(%error, "chunks of a refused value are left to be collected");
+        }
+    }
+
+    /// Deletes chunks that no head can name any more, and counts them no longer.
+    async fn delete_chunks(&self, space: &Space, places: &[String]) -> Result<(), ParamError> {
+        if places.is_empty() {
+            return Ok(());
+        }
+        for place in places {
+            chunks::delete(&self.link, &space.tenant, place).await?;
+        }
+        let arguments = places.iter().map(|place| text(place)).collect();
+        let doomed = Some(Keys::doomed(&space.tenant));
+        self.run(&scripts::FORGET, space, doomed, arguments).await?.done().map(drop)
+    }
+}
+
+fn text(text: &str) -> Bytes {
+    Bytes::copy_from_slice(text.as_bytes())
+}
+
+fn number(number: u64) -> Bytes {
+    Bytes::from(number.to_string())
 }
 
 #[async_trait]
 impl ParamStore for Redis {
-    async fn read(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
-        let mut before: Option<Vec<Option<StoredHead>>> = None;
+    async fn read(
+        &self,
+        space: &Space,
+        account: &Arc<Account>,
+        keys: &[Key],
+    ) -> Result<Vec<Option<Entry>>, ParamError> {
+        let mut before: Option<Vec<Option<(u64, Form)>>> = None;
+        let names: Vec<&Key> = keys.iter().collect();
         for _ in 0..READS {
-            let found = self.stored(space, keys, true).await?;
-            if let Some(entries) = self.filled(space, found.clone()).await? {
+            let mut found = self.stored(space, &names, COME_ALONG as u64).await?;
+            let seen: Vec<Option<(u64, Form)>> =
+                found.iter().map(|head| head.as_ref().map(|head| (head.version(), head.frame.form.clone()))).collect();
+            // Counted before they come.
+            let mut charges = Vec::with_capacity(found.len());
+            for head in &found {
+                let mut charge = Charge::none(account.clone());
+                charge.grow(head.as_ref().map_or(0, |head| head.frame.bytes))?;
+                charges.push(charge);
+            }
+            if self.complete(space, keys, &mut found).await?
+                && let Some(entries) = self.filled(space, found, charges).await?
+            {
                 return Ok(entries);
             }
-            if before.as_ref() == Some(&found) {
+            if before.as_ref() == Some(&seen) {
                 let what = format!("chunks of `{space}` are missing at {}", self.link.name());
                 return Err(ParamError::Lost(what));
             }
-            before = Some(found);
+            before = Some(seen);
         }
         Err(ParamError::Unavailable(format!("values of `{space}` were replaced faster than they could be read")))
     }
 
-    async fn read_range(&self, space: &Space, key: &Key, range: Range<u64>) -> Result<Option<Entry>, ParamError> {
+    async fn read_range(
+        &self,
+        space: &Space,
+        account: &Arc<Account>,
+        key: &Key,
+        range: Range<u64>,
+    ) -> Result<Option<Entry>, ParamError> {
         let mut before = None;
         for _ in 0..READS {
-            let Some(head) = self.stored(space, std::slice::from_ref(key), true).await?.pop().flatten() else {
+            let Some(head) = self.stored(space, &[key], INLINE as u64).await?.pop().flatten() else {
                 return Ok(None);
             };
             let bytes = head.frame.bytes;
             if range.start > range.end || range.end > bytes {
                 return Err(ParamError::BadRange { key: key.clone(), range, bytes });
             }
+            let mut charge = Charge::none(account.clone());
+            charge.grow(range.end - range.start)?;
             let data = match &head.chunks {
                 None => Some(head.inline()?.slice(range.start as usize..range.end as usize)),
                 Some(chunks) => chunks.get(&self.link, &space.tenant, range.clone()).await?,
             };
             if let Some(data) = data {
                 let Head { version, expires, .. } = head.head();
-                return Ok(Some(Entry { version, expires, value: Value { form: Form::Bytes, data } }));
+                let value = Value { form: Form::Bytes, data: counted_bytes(data, charge) };
+                return Ok(Some(Entry { version, expires, value }));
             }
             if before.as_ref() == Some(&head) {
                 return Err(ParamError::Lost(format!("chunks of `{key}` are missing at {}", self.link.name())));
@@ -306,7 +481,7 @@ impl ParamStore for Redis {
     }
 
     async fn heads(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Head>>, ParamError> {
-        let found = self.stored(space, keys, false).await?;
+        let found = self.stored(space, &keys.iter().collect::<Vec<_>>(), 0).await?;
         Ok(found.into_iter().map(|head| head.map(|head| head.head())).collect())
     }
 
@@ -314,9 +489,14 @@ impl ParamStore for Redis {
         write.check()?;
         let answer_key = format!("{}:o:{}", Keys::prefix(&space.tenant), incarnation::random()?);
         loop {
-            let arguments = self.arguments(space, account, &write).await?;
-            let answer = self.run(&scripts::WRITE, space, Some(answer_key.clone()), arguments).await?;
-            return match answer {
+            let (places, sent) = self.send(space, account, &write).await?;
+            let arguments = Self::arguments(account, &write, sent)?;
+            let answer = self.run(&scripts::WRITE, space, Some(answer_key.clone()), arguments).await;
+            // Only where it is certain that the change was not made: an answer may be lost and the change done.
+            if !matches!(answer, Ok(Answer::Done { .. }) | Err(ParamError::Unavailable(_) | ParamError::Damaged(_))) {
+                self.abandon(space, &places).await;
+            }
+            return match answer? {
                 // Chunks took longer to send than they are kept for: once more.
                 Answer::Late => continue,
                 Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
@@ -333,7 +513,7 @@ impl ParamStore for Redis {
                     Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
                 }
                 Answer::Overflow { key } => Err(ParamError::Overflow(key)),
-                answer => self.changed(space, answer.done()?).await,
+                answer => self.changed(space, account, answer.done()?).await,
             };
         }
     }
@@ -345,44 +525,79 @@ impl ParamStore for Redis {
         after: Option<&Key>,
         at_most: usize,
     ) -> Result<Vec<(Key, Head)>, ParamError> {
-        let first = match after {
+        let mut first = match after {
             Some(after) if after.as_str() >= prefix => format!("({after}"),
             _ => format!("[{prefix}"),
         };
         // No name has a byte as large as this.
-        let last = [b"[", prefix.as_bytes(), b"\xff"].concat();
-        let arguments = vec![Bytes::from(first), Bytes::from(last), Bytes::from(at_most.to_string())];
-        let parts = self.run(&scripts::LIST, space, None, arguments).await?.done()?;
-        parts.into_iter().map(head::read_listed).collect()
+        let last = Bytes::from([b"[", prefix.as_bytes(), b"\xff"].concat());
+        let mut listed = Vec::new();
+        while listed.len() < at_most {
+            let most = LISTED.min(at_most - listed.len());
+            let arguments = vec![Bytes::from(first), last.clone(), number(most as u64)];
+            let mut parts = self.run(&scripts::LIST, space, None, arguments).await?.done()?.into_iter();
+            let rest = answer::text(parts.next().unwrap_or(Reply::Nil))?;
+            for part in parts {
+                listed.push(head::read_listed(part)?);
+            }
+            if rest.is_empty() {
+                break;
+            }
+            first = format!("({rest}");
+        }
+        Ok(listed)
     }
 
-    async fn claim(&self, space: &Space, claim: &Key) -> Result<u64, ParamError> {
-        let arguments = vec![Bytes::copy_from_slice(claim.as_str().as_bytes())];
-        self.run(&scripts::CLAIM, space, None, arguments).await?.one_number()
+    async fn claim(&self, space: &Space, account: &Arc<Account>, claim: &Key) -> Result<u64, ParamError> {
+        let (most, limit) = (MAX_CLAIMS as u64, account.limit());
+        let arguments = vec![text(claim.as_str()), number(counted(claim, 0)), number(most), number(limit)];
+        match self.run(&scripts::CLAIM, space, None, arguments).await? {
+            Answer::Claims => {
+                Err(ParamError::TooMany { what: "claims of a job (`max_claims`)", given: most + 1, most })
+            }
+            Answer::Limit => Err(OverLimit { name: account.name(), limit }.into()),
+            answer => answer.one_number(),
+        }
     }
 
     fn watch(&self, space: &Space) -> Watch {
         Watch::new(self.news.of(Keys::of(space).heads()), Some(LOOK_AGAIN))
     }
 
-    async fn spaces(&self, tenant: &Name) -> Result<Vec<Space>, ParamError> {
-        let mut spaces = Vec::new();
-        for job in self.link.members(&format!("{}:j", Keys::prefix(tenant))).await? {
-            let job = if job == Space::SHARED { None } else { job.parse().ok() };
-            let space = Space { tenant: tenant.clone(), job };
-            if !self.list(&space, "", None, 1).await?.is_empty() {
-                spaces.push(space);
-            }
-        }
-        spaces.sort();
-        Ok(spaces)
+    async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError> {
+        let all = self.all_spaces(tenant).await?;
+        Ok(all.into_iter().filter(|(_, has_values)| *has_values).map(|(space, _)| space).collect())
     }
 
     async fn clear(&self, space: &Space) -> Result<u64, ParamError> {
-        self.run(&scripts::CLEAR, space, None, Vec::new()).await?.one_number()
+        let (mut gone, mut after) = (0, String::new());
+        loop {
+            let arguments = vec![Bytes::from(after), number(CLEARED as u64)];
+            let mut parts = self.run(&scripts::CLEAR, space, None, arguments).await?.done()?.into_iter();
+            gone += answer::number(parts.next().unwrap_or(Reply::Nil))?;
+            after = answer::text(parts.next().unwrap_or(Reply::Nil))?;
+            if after.is_empty() {
+                return Ok(gone);
+            }
+        }
     }
 
-    async fn used(&self, tenant: &Name) -> Result<u64, ParamError> {
+    async fn end(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        // Whatever the server has lost of it would be deleted now.
+        self.accept_loss(tenant)?;
+        let space = Space::of_tenant(tenant.clone());
+        self.run(&scripts::END, &space, None, vec![number(0)]).await?.done()?;
+        for (space, _) in self.all_spaces(tenant).await? {
+            self.clear(&space).await?;
+        }
+        self.collect_of(tenant).await?;
+        let kept = number(ENDED_KEPT.as_millis() as u64);
+        self.run(&scripts::END, &space, None, vec![kept]).await?.done()?;
+        self.link.remove_tenant(tenant).await?;
+        self.accept_loss(tenant)
+    }
+
+    async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
         let mut command = client::cmd("HGET");
         command.arg(format!("{}:u", Keys::prefix(tenant))).arg("bytes");
         let reply = self.link.run(&command).await?;
@@ -393,31 +608,60 @@ impl ParamStore for Redis {
         true
     }
 
-    fn accept_loss(&self, tenant: &Name) -> Result<(), ParamError> {
+    fn accept_loss(&self, tenant: &StoreId) -> Result<(), ParamError> {
         self.incarnations.forget(tenant).map_err(ParamError::Unavailable)
     }
 
     async fn collect(&self) -> Result<u64, ParamError> {
         let mut gone = 0;
         for tenant in self.link.tenants().await? {
-            let Ok(name) = tenant.parse::<Name>() else { continue };
-            gone += self.collect_of(&name).await?;
+            let Ok(tenant) = tenant.parse::<StoreId>() else { continue };
+            gone += self.collect_of(&tenant).await?;
         }
         Ok(gone)
     }
 }
 
 impl Redis {
-    async fn changed(&self, space: &Space, parts: Vec<Reply>) -> Result<Vec<Changed>, ParamError> {
+    /// All spaces in which a tenant has something, each with whether that is values.
+    async fn all_spaces(&self, tenant: &StoreId) -> Result<Vec<(Space, bool)>, ParamError> {
+        let of_tenant = Space::of_tenant(tenant.clone());
+        let (mut spaces, mut cursor) = (BTreeMap::new(), "0".to_owned());
+        loop {
+            let arguments = vec![Bytes::from(cursor), Bytes::from(Keys::prefix(tenant))];
+            let mut parts = self.run(&scripts::SPACES, &of_tenant, None, arguments).await?.done()?.into_iter();
+            cursor = answer::text(parts.next().unwrap_or(Reply::Nil))?;
+            for part in parts {
+                let mut part = answer::list(part)?.into_iter();
+                let job = answer::text(part.next().unwrap_or(Reply::Nil))?;
+                let has_values = answer::number(part.next().unwrap_or(Reply::Nil))? != 0;
+                let job = if job == Space::SHARED { None } else { job.parse().ok() };
+                spaces.insert(Space { tenant: tenant.clone(), job }, has_values);
+            }
+            if cursor == "0" {
+                return Ok(spaces.into_iter().collect());
+            }
+        }
+    }
+
+    async fn changed(
+        &self,
+        space: &Space,
+        account: &Arc<Account>,
+        parts: Vec<Reply>,
+    ) -> Result<Vec<Changed>, ParamError> {
         let mut changed = Vec::with_capacity(parts.len());
         for part in parts {
             let (version, found, head) = head::read_changed(part)?;
             let entry = match head {
-                // Chunks of what was taken are still there for a while.
-                Some(head) => match self.filled(space, vec![Some(head)]).await? {
-                    Some(mut entries) => entries.pop().flatten(),
-                    None => return Err(ParamError::Lost(format!("chunks of `{space}` are missing"))),
-                },
+                // Chunks of what was taken are still there for a while. It is taken, so it comes whatever the limit.
+                Some(head) => {
+                    let charge = Charge::whatever_the_limit(account.clone(), head.frame.bytes);
+                    match self.filled(space, vec![Some(head)], vec![charge]).await? {
+                        Some(mut entries) => entries.pop().flatten(),
+                        None => return Err(ParamError::Lost(format!("chunks of `{space}` are missing"))),
+                    }
+                }
                 None => None,
             };
             changed.push(Changed { version, found, entry });
@@ -425,15 +669,13 @@ impl Redis {
         Ok(changed)
     }
 
-    async fn collect_of(&self, tenant: &Name) -> Result<u64, ParamError> {
+    async fn collect_of(&self, tenant: &StoreId) -> Result<u64, ParamError> {
         let mut gone = 0;
         let space = Space::of_tenant(tenant.clone());
-        let prefix = Keys::prefix(tenant);
-        let doomed = format!("{prefix}:d");
         let end = Instant::now() + PATIENCE;
         loop {
-            let arguments = vec![Bytes::from(COLLECTED.to_string()), Bytes::from(prefix.clone())];
-            let answer = self.run(&scripts::COLLECT, &space, Some(doomed.clone()), arguments).await;
+            let arguments = vec![number(COLLECTED as u64), Bytes::from(Keys::prefix(tenant))];
+            let answer = self.run(&scripts::COLLECT, &space, Some(Keys::doomed(tenant)), arguments).await;
             let mut parts = match answer {
                 // Nothing to collect from what is lost.
                 Err(ParamError::Lost(_)) => return Ok(gone),
@@ -442,12 +684,7 @@ impl Redis {
             let expired = answer::number(parts.next().unwrap_or(Reply::Nil))?;
             gone += expired;
             let references = answer::texts(parts.next().unwrap_or(Reply::Nil))?;
-            for reference in &references {
-                chunks::delete(&self.link, tenant, reference).await?;
-                let mut command = client::cmd("ZREM");
-                command.arg(&doomed).arg(reference);
-                self.link.run(&command).await?;
-            }
+            self.delete_chunks(&space, &references).await?;
             let more = expired as usize >= COLLECTED || references.len() >= COLLECTED;
             if !more || Instant::now() > end {
                 return Ok(gone);

@@ -1,4 +1,5 @@
-//! Where a value is: tenant, job, name. A guest only ever gives the last of them.
+//! Where a value is: tenant, job, name. A guest only ever gives the last of them. The tenant is its id, which no other
+//! tenant ever has, not its name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,6 +7,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::names::Name;
+use crate::tenant::StoreId;
 
 /// How long the name of a value may be.
 pub const MAX_KEY: usize = 200;
@@ -16,7 +18,7 @@ const OWN_BYTES: usize = 16;
 /// The names of one job, or those that a tenant's tasks share. No operation leaves it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Space {
-    pub tenant: Name,
+    pub tenant: StoreId,
     pub job: Option<Name>,
 }
 
@@ -24,11 +26,11 @@ impl Space {
     /// What stands for the space that belongs to no job; no job can have this name.
     pub const SHARED: &str = "-";
 
-    pub fn of_tenant(tenant: Name) -> Self {
+    pub fn of_tenant(tenant: StoreId) -> Self {
         Self { tenant, job: None }
     }
 
-    pub fn of_job(tenant: Name, job: Name) -> Self {
+    pub fn of_job(tenant: StoreId, job: Name) -> Self {
         Self { tenant, job: Some(job) }
     }
 

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use weft_gpu::DType;
+use weft_gpu::{DType, MAX_RANK};
 
 /// What the bytes of a value are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,6 +15,21 @@ pub enum Form {
     },
     /// A number to be counted with: eight bytes, least significant first.
     Counter,
+}
+
+impl Form {
+    /// How many dimensions it has.
+    fn rank(&self) -> usize {
+        match self {
+            Self::Tensor { shape, .. } => shape.len(),
+            Self::Bytes | Self::Counter => 0,
+        }
+    }
+
+    /// A form as it was stored. What was stored before shapes had a limit is but bytes if it is over it.
+    pub(super) fn stored(self) -> Self {
+        if self.rank() > MAX_RANK { Self::Bytes } else { self }
+    }
 }
 
 impl std::fmt::Display for Form {
@@ -38,6 +53,9 @@ impl std::str::FromStr for Form {
             None if text == "counter" => Ok(Self::Counter),
             Some((dtype, shape)) => {
                 let inner = shape.strip_prefix('[').and_then(|shape| shape.strip_suffix(']')).ok_or_else(bad)?;
+                if inner.split(',').take(MAX_RANK + 1).count() > MAX_RANK {
+                    return Err(format!("a shape has at most {MAX_RANK} dimensions"));
+                }
                 let sizes = inner.split(',').map(str::trim).filter(|_| !inner.is_empty());
                 let shape = sizes.map(|size| size.parse().map_err(|_| bad())).collect::<Result<_, _>>()?;
                 Ok(Self::Tensor { dtype: Type::try_from(dtype.to_owned())?, shape })
@@ -74,13 +92,13 @@ pub struct Value {
     pub data: Bytes,
 }
 
-/// Bytes that are not as many as their form needs.
+/// Bytes and a form that do not go together.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("{form} is {needed} bytes, and {given} came")]
-pub struct BadValue {
-    form: Form,
-    needed: String,
-    given: usize,
+pub enum BadValue {
+    #[error("{form} is {needed} bytes, and {given} came")]
+    Length { form: Form, needed: String, given: usize },
+    #[error("a shape of {0} dimensions is more than {MAX_RANK}")]
+    Rank(usize),
 }
 
 impl Value {
@@ -98,6 +116,9 @@ impl Value {
 
     /// The value, if its bytes are as many as its form needs.
     pub fn checked(self) -> Result<Self, BadValue> {
+        if self.form.rank() > MAX_RANK {
+            return Err(BadValue::Rank(self.form.rank()));
+        }
         let needed = match &self.form {
             Form::Bytes => Some(self.data.len() as u64),
             Form::Counter => Some(8),
@@ -109,7 +130,12 @@ impl Value {
             return Ok(self);
         }
         let needed = needed.map_or_else(|| "too many".to_owned(), |needed| needed.to_string());
-        Err(BadValue { needed, given: self.data.len(), form: self.form })
+        Err(BadValue::Length { needed, given: self.data.len(), form: self.form })
+    }
+
+    /// The bytes that are kept of it: its own, and a size for each dimension.
+    pub fn stored_bytes(&self) -> u64 {
+        (self.data.len() + self.form.rank() * size_of::<u64>()) as u64
     }
 
     /// The number, if it is a counter.
@@ -180,6 +206,19 @@ mod tests {
         for bad in ["", "f32", "f33 [1]", "f32 [", "f32 [1,]", "f32 [-1]", "counter [1]"] {
             assert!(bad.parse::<Form>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_shape_has_few_dimensions_and_they_count() {
+        let shape = |rank: usize| vec![1; rank];
+        let widest = Value::tensor(DType::U8, shape(MAX_RANK), vec![7]).unwrap();
+        assert_eq!(widest.stored_bytes(), 1 + 8 * MAX_RANK as u64);
+        assert_eq!(Value::tensor(DType::U8, shape(MAX_RANK + 1), vec![7]), Err(BadValue::Rank(MAX_RANK + 1)));
+        assert!(format!("u8 [{}]", ["1"; MAX_RANK].join(", ")).parse::<Form>().is_ok());
+        let error = format!("u8 [{}]", vec!["1"; 30_000].join(",")).parse::<Form>().unwrap_err();
+        assert!(error.contains(&MAX_RANK.to_string()), "{error}");
+        let old = Form::Tensor { dtype: Type(DType::U8), shape: shape(30_000) };
+        assert_eq!(old.stored(), Form::Bytes);
     }
 
     #[test]

@@ -40,6 +40,13 @@ fn limit_self(memory: u64, output: u64, seconds: u64) -> io::Result<()> {
 fn compile() -> Result<(), String> {
     let mut wasm = Vec::new();
     io::stdin().lock().read_to_end(&mut wasm).map_err(|error| format!("reading the component: {error}"))?;
+    let artifact = precompile(&wasm)?;
+    io::stdout().lock().write_all(&artifact).map_err(|error| format!("writing the artifact: {error}"))
+}
+
+/// Native code of a component. It takes as much time and memory as the component makes it take, so only a process with
+/// limits calls it.
+pub fn precompile(wasm: &[u8]) -> Result<Vec<u8>, String> {
     match wasm.get(..8) {
         Some([0, b'a', b's', b'm', 1, 0, 0, 0]) => {
             return Err("this is a core module, not a component: build it with `weft build`".to_owned());
@@ -48,6 +55,5 @@ fn compile() -> Result<(), String> {
         _ => return Err("this is not a WebAssembly component: build one with `weft build`".to_owned()),
     }
     let engine = engine::compiling().map_err(|error| format!("{error:#}"))?;
-    let artifact = engine.precompile_component(&wasm).map_err(|error| format!("{error:#}"))?;
-    io::stdout().lock().write_all(&artifact).map_err(|error| format!("writing the artifact: {error}"))
+    engine.precompile_component(wasm).map_err(|error| format!("{error:#}"))
 }

@@ -2,7 +2,8 @@
 //!
 //! A tenant holds at most as many places as its quota allows. Whoever finds no place waits in its tenant's own queue, and
 //! a place that becomes free goes to the tenants in turn, so that a tenant with a thousand waiters delays another's only
-//! one by one turn. Queues are bounded: past the bound the caller is told to come back later.
+//! one by one turn. A tenant that holds half of all places leaves some to the others, whatever its quota. Queues are
+//! bounded: past the bound the caller is told to come back later.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -12,12 +13,23 @@ use tokio::sync::oneshot;
 use crate::locks::Lock;
 use crate::tenant::TenantId;
 
+/// A tenant that holds half of the places leaves one in so many of them free.
+const LEFT_TO_OTHERS: u32 = 8;
+
 /// How many may be inside, and how many may wait.
 #[derive(Clone, Copy, Debug)]
 pub struct GateLimits {
     pub places: u32,
     pub waiting: u32,
     pub waiting_per_tenant: u32,
+}
+
+impl GateLimits {
+    /// Whether a tenant that has so many of the places inside may have one more.
+    fn admit(&self, inside: u32, of_tenant: u32) -> bool {
+        let left = if of_tenant >= self.places / 2 { self.places / LEFT_TO_OTHERS } else { 0 };
+        inside.saturating_add(left) < self.places
+    }
 }
 
 /// There is no place, and no room to wait for one.
@@ -92,7 +104,7 @@ impl Gate {
         let mut state = self.state();
         state.leave(tenant);
         while state.inside < self.limits.places {
-            let Some((next, sender)) = state.next_waiter() else { break };
+            let Some((next, sender)) = state.next_waiter(&self.limits) else { break };
             unwanted.extend(sender.send(Permit { gate: self.clone(), tenant: next }).err());
         }
         drop(state);
@@ -110,7 +122,7 @@ impl State {
     ) -> Result<Option<oneshot::Receiver<Permit>>, GateFull> {
         let line = self.lines.entry(tenant).or_default();
         line.allowed = allowed;
-        if line.waiting.is_empty() && line.inside < allowed && self.inside < limits.places {
+        if line.waiting.is_empty() && line.inside < allowed && limits.admit(self.inside, line.inside) {
             line.inside += 1;
             self.inside += 1;
             return Ok(None);
@@ -147,11 +159,11 @@ impl State {
     }
 
     /// The next tenant's turn: its first waiter that is still there, counted in, if its quota allows.
-    fn next_waiter(&mut self) -> Option<(TenantId, oneshot::Sender<Permit>)> {
+    fn next_waiter(&mut self, limits: &GateLimits) -> Option<(TenantId, oneshot::Sender<Permit>)> {
         for _ in 0..self.turns.len() {
             let tenant = self.turns.pop_front()?;
             let Some(line) = self.lines.get_mut(&tenant) else { continue };
-            if line.inside >= line.allowed {
+            if line.inside >= line.allowed || !limits.admit(self.inside, line.inside) {
                 self.turns.push_back(tenant);
                 continue;
             }
@@ -232,6 +244,22 @@ mod tests {
         let mut second = Box::pin(gate.enter(A, 1));
         assert!(second.as_mut().now_or_never().is_none());
         assert!(gate.enter(B, 1).now_or_never().is_some());
+    }
+
+    #[tokio::test]
+    async fn no_tenant_has_all_places_whatever_its_quota() {
+        let gate = gate(8, 10, 10);
+        let mut held = Vec::new();
+        for _ in 0..7 {
+            held.push(gate.enter(A, 99).await.unwrap());
+        }
+        let mut waiting = Box::pin(gate.enter(A, 99));
+        assert!(waiting.as_mut().now_or_never().is_none(), "the last place is not for whoever has all the others");
+        let other = gate.enter(B, 99).now_or_never().unwrap().unwrap();
+        drop(other);
+        assert!(waiting.as_mut().now_or_never().is_none());
+        held.pop();
+        assert!(timeout(Duration::from_secs(5), waiting).await.unwrap().is_ok());
     }
 
     #[tokio::test]

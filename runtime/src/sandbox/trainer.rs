@@ -5,12 +5,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use wasmtime::Store;
 use wasmtime::component::Resource;
-use weft_gpu::{Context, DType, Tensor};
+use weft_gpu::run::Listener;
+use weft_gpu::{Cancel, Context, DType, Tensor};
 
 use super::ticker::{Ticking, Watched};
-use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, Share, TurnClock, Turns};
+use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, Share, Turns};
 use crate::dataset::batches::Batch;
 use crate::host::bindings::weft::train::training::{Description, Setting};
 use crate::host::data::Place;
@@ -89,7 +91,8 @@ impl Sandbox {
         let TrainerSetup { tenant, share, facts, log, context, memory: asked } = setup;
         let quota = tenant.quota();
         let seed = facts.seed;
-        let job = JobState::new(facts, log, Instant::now() + LONGEST, self.limits.payload);
+        let deadline = Instant::now() + Duration::from_millis(quota.wall_ms).min(LONGEST);
+        let job = JobState::new(facts, log, deadline, self.limits.payload);
         // Whichever is lowest is the one to raise.
         let limits = [("memory", asked), ("instance_memory", quota.instance_memory)];
         let memory = limits.into_iter().fold(("max_instance_memory", self.limits.memory), |lowest, next| {
@@ -99,12 +102,15 @@ impl Sandbox {
         state.compute = Compute::on(context.clone());
         let mut store = super::new_store(&self.engine, state, &self.limits);
         let ticking = self.ticker.guest();
-        let clock = Arc::<TurnClock>::default();
-        let cancel = Some(context.cancel().clone());
-        store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms, cancel));
+        let cancel = context.cancel().clone();
+        let seat = self.turns.seat(tenant.clone(), share.clone(), Some(cancel.clone()));
+        store.data_mut().seat = Some(seat.clone());
+        store.epoch_deadline_callback(super::look_up(seat.clone(), quota.cpu_ms, quota.wall_ms, Some(cancel.clone())));
+        let watched = self.ticker.watch(cancel.clone());
         let started = {
+            let _watching = watched.until(deadline);
             let instantiate = Box::pin(trainer.instantiate_async(&mut store));
-            self.turns.run(tenant.clone(), share.clone(), clock, instantiate).await
+            within(deadline, quota.wall_ms, &cancel, Turns::run(seat, instantiate)).await?
         };
         let trainer = started.map_err(|error| super::failure(&error, store.data(), &self.limits))?;
         Ok(TrainerInstance {
@@ -115,7 +121,7 @@ impl Sandbox {
             turns: self.turns.clone(),
             limits: self.limits.clone(),
             seed,
-            watched: self.ticker.watch(context.cancel().clone()),
+            watched,
             context,
             _ticking: ticking,
         })
@@ -131,27 +137,69 @@ macro_rules! call {
         $self.prepare($kind, $place);
         let quota = $self.tenant.quota();
         let wall = Duration::from_millis(quota.wall_ms).min(LONGEST);
-        let clock = Arc::<TurnClock>::default();
         let deadline = Instant::now() + wall;
+        let cancel = $self.context.cancel().clone();
+        let seat = $self.turns.seat($self.tenant.clone(), $self.share.clone(), Some(cancel.clone()));
+        let look_up = super::look_up(seat.clone(), quota.cpu_ms, quota.wall_ms, Some(cancel.clone()));
         $self.store.data_mut().job.deadline = deadline;
+        $self.store.data_mut().seat = Some(seat.clone());
         $self.store.set_epoch_deadline(2);
-        let cancel = Some($self.context.cancel().clone());
-        $self.store.epoch_deadline_callback(super::look_up(clock.clone(), quota.cpu_ms, quota.wall_ms, cancel));
+        $self.store.epoch_deadline_callback(look_up);
         let answer = {
-            // An epoch stops the guest at its deadline, and this what a kernel does: there is nothing else that waits.
+            // An epoch stops a guest that computes at its deadline, the first of these what a kernel does, and the
+            // second whatever it waits for.
             let _watching = $self.watched.until(deadline);
             let ($trainer, $store) = (&$self.trainer, &mut $self.store);
-            $self.turns.run($self.tenant.clone(), $self.share.clone(), clock, Box::pin($call)).await
+            within(deadline, quota.wall_ms, &cancel, Turns::run(seat, Box::pin($call))).await
         };
         match answer {
-            Ok(_) if Instant::now() > deadline => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
-            Ok(answer) => Ok(answer),
-            Err(error) => {
+            Err(stopped) => Err(stopped),
+            Ok(Ok(_)) if Instant::now() > deadline => Err(InvokeError::Limit(LimitHit::Wall(quota.wall_ms))),
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(error)) => {
                 let error = super::failure(&error, $self.store.data(), &$self.limits);
                 Err(super::after_deadline(error, deadline, quota.wall_ms))
             }
         }
     }};
+}
+
+/// Ends a call at its deadline or when it is cancelled, whatever it waits for: a turn, WASI, a device. After that, its
+/// instance cannot be called again.
+async fn within<T>(
+    deadline: Instant,
+    wall_ms: u64,
+    cancel: &Cancel,
+    call: impl Future<Output = T>,
+) -> Result<T, InvokeError> {
+    tokio::select! {
+        biased;
+        answer = call => return Ok(answer),
+        () = tokio::time::sleep_until(deadline.into()) => {}
+        () = cancelled(cancel) => {}
+    }
+    // At the deadline, kernels are cancelled as well.
+    Err(InvokeError::Limit(if Instant::now() >= deadline { LimitHit::Wall(wall_ms) } else { LimitHit::Stopped }))
+}
+
+/// Waits until it is cancelled.
+async fn cancelled(cancel: &Cancel) {
+    let bell = Arc::new(Bell(Notify::new()));
+    let listener: Arc<dyn Listener> = bell.clone();
+    let _listening = cancel.listen(Arc::downgrade(&listener));
+    while !cancel.is_cancelled() {
+        bell.0.notified().await;
+    }
+}
+
+/// Wakes a task when something is cancelled.
+#[derive(Debug)]
+struct Bell(Notify);
+
+impl Listener for Bell {
+    fn cancelled(&self) {
+        self.0.notify_one();
+    }
 }
 
 fn said<T>(answer: Result<T, host::Error>) -> Result<T, InvokeError> {

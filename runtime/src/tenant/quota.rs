@@ -71,6 +71,8 @@ quota! {
     params_bytes: u64 = GIB,
     /// Device memory of one invocation that computes with tensors, in bytes.
     device_memory: u64 = 256 * MIB,
+    /// Device memory of all invocations that compute at once, in bytes; further ones queue.
+    call_memory: u64 = 4 * GIB,
     /// CPU time of one invocation in milliseconds (of a trainer: of one exported call).
     cpu_ms: u64 = 30_000,
     /// Wall-clock time of one invocation in milliseconds (of a trainer: of one exported call).

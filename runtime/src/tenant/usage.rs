@@ -1,7 +1,9 @@
 //! The ledger: what each tenant has used.
 //!
 //! Counters only ever grow. They are counted in memory, where an invocation can afford it, and written to the metadata
-//! store together once a second and at shutdown; a node that is killed forgets at most that second.
+//! store together once a second, with every epoch of a training job, and at shutdown. So a node that is killed forgets what
+//! was used since the last write (a second, and as long as writing takes) and what was not counted yet: invocations that
+//! were running, and up to half a second of training. What the record of an epoch says was used is never forgotten.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -46,7 +48,8 @@ ledger! {
     invocations,
     /// Of those, how many ended in an error.
     failures,
-    /// CPU time of guests, in microseconds.
+    /// CPU time of guests' turns, in microseconds, trial steps of submitted jobs included. A job's own `cpu_seconds` is
+    /// that of its workers' threads: no trial step, but all that the node does on these threads for the guest.
     cpu_us,
     /// Time of devices, in microseconds.
     device_us,

@@ -5,8 +5,10 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use weft_gpu::op::Reducer;
 use weft_gpu::{DType, Shape, Tensor};
 
+use super::declared::Role;
 use super::worker::Worker;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Part, Source};
@@ -90,6 +92,11 @@ pub enum TrainError {
          what divides by zero"
     )]
     NotFinite { epoch: u64, step: u64, loss: f32 },
+    #[error(
+        "step {step} (epoch {epoch}) wrote a number that is not finite into the weight `{name}`: a trainer that assigns \
+         weights itself must keep them finite"
+    )]
+    WeightNotFinite { epoch: u64, step: u64, name: String },
     #[error("step {step} says it saw {said} samples, and was given {given}")]
     Samples { step: u64, said: u32, given: usize },
     #[error("a metric is called twice: `{0}`")]
@@ -216,7 +223,15 @@ pub async fn train_step(
     let Some(batch) = feed.next()? else { return Ok(false) };
     let fed = Instant::now();
     let given = batch.as_ref().map(|batch| batch.count);
+    let written = weights_version(worker);
     let stepped = worker.step(place, batch).await?;
+    // A trainer may assign weights in a step. Where gradients are exchanged, what it assigned is lost with the step, so
+    // nobody would notice it later.
+    if weights_version(worker) != written
+        && let Some(name) = odd_weight(worker)?
+    {
+        return Err(TrainError::WeightNotFinite { epoch: place.epoch, step: place.step, name });
+    }
     if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
         return Err(TrainError::Samples { step: place.step, said: stepped.samples, given });
     }
@@ -232,6 +247,24 @@ pub async fn train_step(
     timing.compute += computed - fed;
     timing.update += computed.elapsed();
     Ok(true)
+}
+
+/// How often the weights were written in place.
+fn weights_version(worker: &Worker) -> u64 {
+    worker.declared().map_or(0, |declared| declared.arena().values().version())
+}
+
+/// The first weight with a number that is not finite.
+fn odd_weight(worker: &Worker) -> Result<Option<String>, TrainError> {
+    let Some(declared) = worker.declared() else { return Ok(None) };
+    for (declaration, tensor) in declared.named().filter(|(declaration, _)| declaration.role == Role::Weight) {
+        let tensor = tensor.detach();
+        let extremes = [tensor.reduce_all(Reducer::Min)?.item()?, tensor.reduce_all(Reducer::Max)?.item()?];
+        if !extremes.into_iter().all(f32::is_finite) {
+            return Ok(Some(declaration.name.clone()));
+        }
+    }
+    Ok(None)
 }
 
 fn worker_counts(worker: &Worker) -> bool {
@@ -260,11 +293,24 @@ pub async fn evaluate(
         let batch: Batch = batch?;
         let count = batch.count;
         for (name, value) in measure(worker, place, Some(batch)).await? {
-            *sums.entry(name).or_default() += value * count as f64;
+            let sum = sum_of(&name, value, count as u64);
+            *sums.entry(name).or_default() += sum;
         }
         samples += count;
     }
     Ok(sums.into_iter().map(|(name, sum)| (name, sum / samples as f64)).collect())
+}
+
+/// What a metric's mean over a batch adds to the sum over all samples.
+///
+/// An accuracy counts samples, and its mean is that count divided by theirs, rounded to an `f32`. The count is the whole
+/// number that such a division can have come from; sums of counts are exact, so 8966 of 10000 are 0.8966 however they were
+/// batched and whoever measured them. What is further from a whole number than rounding can be is taken as it is.
+pub fn sum_of(metric: &str, mean: f64, samples: u64) -> f64 {
+    let sum = mean * samples as f64;
+    let count = sum.round();
+    let rounding = count.abs() * 2.0 * f64::from(f32::EPSILON);
+    if metric == "accuracy" && (sum - count).abs() <= rounding { count } else { sum }
 }
 
 /// How good it is on one batch.
@@ -338,5 +384,35 @@ impl Losses {
 
     fn mean(&self) -> f64 {
         if self.read == 0 { 0.0 } else { self.sum / self.read as f64 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_accuracy_adds_up_to_an_exact_count() {
+        for samples in 1..=600_u32 {
+            for right in 0..=samples {
+                let count = f64::from(right);
+                let divided = right as f32 / samples as f32;
+                let multiplied = right as f32 * (1.0 / samples as f32);
+                for mean in [divided, multiplied] {
+                    assert_eq!(sum_of("accuracy", f64::from(mean), u64::from(samples)), count, "{right} of {samples}");
+                }
+            }
+        }
+        let large = f64::from(8_388_607.0_f32 / 8_388_608.0);
+        assert_eq!(sum_of("accuracy", large, 8_388_608), 8_388_607.0);
+    }
+
+    #[test]
+    fn what_does_not_count_samples_is_not_rounded() {
+        assert_eq!(sum_of("accuracy", 0.3, 4), 1.2);
+        assert_eq!(sum_of("accuracy", f64::from(f32::MAX), 4), f64::from(f32::MAX) * 4.0);
+        assert!(sum_of("accuracy", f64::NAN, 4).is_nan());
+        let loss = f64::from(1.0_f32 / 3.0);
+        assert_eq!(sum_of("loss", loss, 3), loss * 3.0);
     }
 }

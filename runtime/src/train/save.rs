@@ -14,8 +14,18 @@ pub enum LoadError {
     Missing(String),
     #[error("the model's `{name}` is {found:?} of {dtype:?}, and the trainer declares {expected:?} of F32")]
     Shape { name: String, found: Vec<usize>, dtype: Dtype, expected: Vec<usize> },
+    #[error(
+        "the model has a tensor `{name}` that the trainer does not declare{}: is it a model of another function, or of \
+         other parameters?",
+        and_more(*.more)
+    )]
+    Undeclared { name: String, more: usize },
     #[error(transparent)]
     Device(#[from] weft_gpu::Error),
+}
+
+fn and_more(more: usize) -> String {
+    if more > 0 { format!(", and {more} more") } else { String::new() }
 }
 
 /// Writes weights and buffers: what a model is to others.
@@ -33,6 +43,14 @@ pub fn save(declared: &Declared, meta: &Meta, to: impl Write) -> Result<u64, Wri
     model::write(&infos, numbers, meta, to)
 }
 
+/// Refuses a model with tensors that are not declared: whoever leaves some of them out starts from another model than was
+/// meant.
+pub fn check_declared<R: Read + Seek>(model: &Model<R>, is_declared: impl Fn(&str) -> bool) -> Result<(), LoadError> {
+    let mut undeclared = model.tensors().filter(|tensor| !is_declared(&tensor.name));
+    let Some(first) = undeclared.next() else { return Ok(()) };
+    Err(LoadError::Undeclared { name: first.name.clone(), more: undeclared.count() })
+}
+
 /// Overwrites weights and buffers with those of a model, all or none.
 pub fn load<R: Read + Seek>(declared: &Declared, model: &mut Model<R>) -> Result<(), LoadError> {
     let kept: Vec<_> =
@@ -48,6 +66,7 @@ pub fn load<R: Read + Seek>(declared: &Declared, model: &mut Model<R>) -> Result
             });
         }
     }
+    check_declared(model, |name| kept.iter().any(|(tensor, _)| tensor.name == name))?;
     for (tensor, memory) in kept {
         let bytes = model.tensor(&tensor.name)?;
         memory.detach().write(0, &bytes)?;

@@ -69,7 +69,7 @@ fn dense_batches_arrive_on_a_gpu() {
     let features = Features::Dense { element: Element::U8, shape: vec![1, 7, 9] };
     let manifest = manifest(features, Transform::Standardise, 50, &block);
     let gpu = gpu();
-    let there = batches(&manifest, &block, &context(gpu.open(NonZeroU32::MIN).unwrap()));
+    let there = batches(&manifest, &block, &context(gpu.open(&"test".into(), NonZeroU32::MIN).unwrap()));
     let here = batches(&manifest, &block, &context(Arc::new(Cpu::new())));
     assert_eq!(there.len(), 4);
     for (there, here) in there.iter().zip(&here) {
@@ -89,7 +89,7 @@ fn sparse_batches_arrive_on_a_gpu() {
     let block = Bytes::from([labels, starts, columns, values].concat());
     let manifest = manifest(Features::Sparse { columns: 20 }, Transform::Normalise, 40, &block);
     let gpu = gpu();
-    let there = batches(&manifest, &block, &context(gpu.open(NonZeroU32::MIN).unwrap()));
+    let there = batches(&manifest, &block, &context(gpu.open(&"test".into(), NonZeroU32::MIN).unwrap()));
     let here = batches(&manifest, &block, &context(Arc::new(Cpu::new())));
     assert_eq!(there.len(), 3);
     for (there, here) in there.iter().zip(&here) {

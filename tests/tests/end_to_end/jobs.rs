@@ -14,11 +14,12 @@ use weft_tests::node::{Node, Options};
 mod codecs;
 mod devices;
 mod faults;
+mod full;
 mod refused;
 mod tenants;
 
 /// Longer than any of these jobs takes on a busy machine.
-const LONG: Duration = Duration::from_secs(120);
+pub(super) const LONG: Duration = Duration::from_secs(120);
 
 /// A node with `digits` and lenet on it.
 fn node() -> Result<(Node, Client)> {
@@ -47,7 +48,7 @@ pub(super) fn lenet(more: Value) -> Value {
 }
 
 /// All numbers of a job's model: equal when all bits are.
-fn weights(client: &Client, job: &str) -> Result<Vec<(String, Vec<u8>)>> {
+pub(super) fn weights(client: &Client, job: &str) -> Result<Vec<(String, Vec<u8>)>> {
     let mut model = Model::open(Cursor::new(client.model_file(job)?))?;
     let names: Vec<String> = model.tensors().map(|tensor| tensor.name.clone()).collect();
     names.into_iter().map(|name| Ok((name.clone(), model.tensor(&name)?))).collect()
@@ -133,6 +134,34 @@ fn statistics_are_added_up() -> Result<()> {
     for ((name, one), (_, three)) in run(1)?.iter().zip(&run(3)?) {
         for (one, three) in numbers(one).iter().zip(numbers(three)) {
             ensure!((one - three).abs() <= 1e-3 * one.abs().max(1.0), "{name}: {one} and {three}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn clusters_of_images_are_found() -> Result<()> {
+    let (_node, client) = node()?;
+    client.must_deploy("kmeans", &component("functions/kmeans")?)?;
+    let spec = json!({
+        "function": "kmeans", "dataset": "digits", "epochs": 3, "seed": 3, "workers": 2, "memory": 64 << 20,
+        "params": { "features": "64" },
+    });
+    let losses: Vec<f64> = client.must_train(&spec, LONG)?.history.iter().map(|epoch| epoch.train_loss).collect();
+    ensure!(losses.len() == 3 && losses.is_sorted_by(|before, after| after < before), "{losses:?}");
+    Ok(())
+}
+
+#[test]
+fn accuracies_are_exact_counts_however_many_workers_measured_them() -> Result<()> {
+    const TESTS: f64 = 359.0;
+    let (_node, client) = node()?;
+    for workers in [1, 3] {
+        let history = client.must_train(&lenet(json!({ "workers": workers, "batch": 13 })), LONG)?.history;
+        for epoch in &history {
+            let accuracy = *epoch.validation.get("accuracy").context("no accuracy")?;
+            let right = (accuracy * TESTS).round();
+            ensure!(accuracy == right / TESTS, "{accuracy} is not {right} of {TESTS}");
         }
     }
     Ok(())

@@ -1,6 +1,8 @@
-//! The HTTP server: clients that are slow, broken or too many, the orderly stop, and what is said to a bad request.
+//! The HTTP server: clients that are slow, broken or too many, the orderly stop, what is said to a bad request, and
+//! whose a node with `--dev` is.
 
 mod clients;
+mod developer;
 mod drain;
 mod logs;
 mod requests;

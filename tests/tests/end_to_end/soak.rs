@@ -12,6 +12,8 @@ use weft_tests::node::{Node, Options};
 
 use super::hostile::{self, Harm, ProcessHeld};
 
+mod abuse;
+
 const TENANTS: usize = 3;
 const SETTLE: Duration = Duration::from_secs(20);
 /// By how much resident memory may differ afterwards. It stops growing some 16 MiB above where the first round leaves it.

@@ -1,21 +1,19 @@
 //! The backends, each as a fresh place for one test.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
-use weft::names::Name;
 use weft::params::embedded::Embedded;
 use weft::params::redis::{Incarnations, Link, Redis};
 use weft::params::{Bucket, Key, ParamStore, Space};
-use weft::tenant::Account;
+use weft::tenant::{Account, StoreId};
 use weft_tests::redis::{RedisCluster, RedisServer, shared_cluster, shared_server};
 
 /// A store and a tenant of its own in it.
 pub struct Place {
     pub store: Arc<dyn ParamStore>,
-    pub tenant: Name,
+    pub tenant: StoreId,
     pub account: Arc<Account>,
     _server: Server,
 }
@@ -41,9 +39,7 @@ pub async fn connect(address: &str) -> Result<Arc<Redis>> {
 
 impl Place {
     fn new(store: Arc<dyn ParamStore>, server: Server) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let tenant = format!("tenant-{}-{number}", std::process::id()).parse().expect("a name");
+        let tenant = StoreId::random().expect("randomness");
         Self { store, tenant, account: account(LIMIT), _server: server }
     }
 

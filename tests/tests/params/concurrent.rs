@@ -23,6 +23,7 @@ on_all_backends! {
     whoever_waits_sees_every_version_or_a_later_one,
     no_read_is_torn,
     a_claim_that_moves_is_held_by_one_at_a_time,
+    a_tenant_that_ends_under_load_leaves_nothing,
 }
 
 /// What an operation found or did, and when.
@@ -355,5 +356,47 @@ async fn a_claim_that_moves_is_held_by_one_at_a_time(place: Place) -> Result<()>
         written.windows(2).all(|pair| pair[0].1 < pair[1].1),
         "an older epoch wrote after a newer one: {written:?}"
     );
+    Ok(())
+}
+
+async fn a_tenant_that_ends_under_load_leaves_nothing(place: Place) -> Result<()> {
+    let begun = Arc::new(AtomicU64::new(0));
+    let workers: Vec<_> = (0..WORKERS)
+        .map(|worker| {
+            let (begun, account, store) = (begun.clone(), place.account.clone(), place.store.clone());
+            let space = place.space(&format!("job-{}", worker % 2));
+            tokio::spawn(async move {
+                let bucket = Bucket::new(store, space, account);
+                for round in 0.. {
+                    // The same names again and again: a fast store would be full before its tenant ends.
+                    let name = key(&format!("{worker}/{}", round % 50));
+                    let data = vec![round as u8; if round % 3 == 0 { 100_000 } else { 10 }];
+                    let written = match round % 4 {
+                        0 => bucket.claimed(&key(&format!("claim/{worker}"))).await.map(drop),
+                        _ => bucket.set(name, Value::bytes(data), Keeping::default()).await.map(drop),
+                    };
+                    begun.fetch_add(1, Ordering::Relaxed);
+                    // The embedded store never waits, and others need the thread too.
+                    tokio::task::yield_now().await;
+                    match written {
+                        Ok(()) => {}
+                        Err(ParamError::Ended) => return anyhow::Ok(()),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+                Ok(())
+            })
+        })
+        .collect();
+    while begun.load(Ordering::Relaxed) < 100 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    place.store.end(&place.tenant).await?;
+    for worker in workers {
+        worker.await??;
+    }
+    place.store.collect().await?;
+    ensure!(place.store.used(&place.tenant).await? == 0 && place.account.used() == 0, "{}", place.account.used());
+    ensure!(place.store.spaces(&place.tenant).await?.is_empty());
     Ok(())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use weft::params::bucket::Keeping;
 use weft::params::embedded::Embedded;
-use weft::params::{Bucket, Entry, ParamStore, Space, Value};
+use weft::params::{Bucket, Entry, Fence, ParamStore, Space, Value};
 
 use super::backends::{LIMIT, account, key, run};
 
@@ -22,7 +22,7 @@ fn kills() -> u64 {
 
 fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
     let account = account(LIMIT);
-    let store = Embedded::open(folder, |_| account.clone())?;
+    let store = Embedded::open(folder, |_| Some(account.clone()))?;
     let space = Space::of_job("tenant".parse()?, "job".parse()?);
     Ok((store.clone(), Bucket::new(store, space, account)))
 }
@@ -140,13 +140,18 @@ fn a_snapshot_holds_everything_and_takes_its_place_in_one_step() -> Result<()> {
         let (store, bucket) = open(folder.path())?;
         bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
         let claimed = bucket.claimed(&key("worker")).await?;
+        let epoch = claimed.fence().context("no fence")?.epoch;
         store.save().await?;
         bucket.set(key("b"), Value::bytes(content(4)), Keeping::default()).await?;
         drop((store, bucket, claimed));
         let (store, bucket) = open(folder.path())?;
         ensure!(number_of(&bucket.get(&key("a")).await?.context("it was saved")?)? == 3);
         ensure!(bucket.get(&key("b")).await?.is_none(), "it was neither saved nor durable");
-        ensure!(bucket.claimed(&key("worker")).await?.fence().context("no fence")?.epoch == 2, "claims are kept");
+        ensure!(bucket.claimed(&key("worker")).await?.fence().context("no fence")?.epoch > epoch);
+        ensure!(
+            bucket.fenced(Fence { claim: key("worker"), epoch }).delete(&[key("b")]).await.is_err(),
+            "claims are kept"
+        );
         let version = bucket.set(key("a"), Value::bytes(content(5)), Keeping::default()).await?;
         store.save().await?;
         drop((store, bucket));
@@ -170,7 +175,7 @@ fn a_damaged_snapshot_is_told_and_left_alone() -> Result<()> {
     })?;
     let path = folder.path().join("snapshot");
     let good = std::fs::read(&path)?;
-    for at in [0, 9, 20, 27, 40, good.len() - 1] {
+    for at in [0, 9, 20, 27, 35, 40, good.len() - 1] {
         let mut bad = good.clone();
         bad[at] ^= 0x10;
         std::fs::write(&path, &bad)?;
@@ -192,7 +197,7 @@ fn values_are_counted_after_a_restart_too() -> Result<()> {
         bucket.set(key("a"), Value::bytes(vec![1; 10_000]), Keeping { durable: true, ..Keeping::default() }).await?;
         drop((store, bucket));
         let account = account(5_000);
-        let store = Embedded::open(folder.path(), |_| account.clone())?;
+        let store = Embedded::open(folder.path(), |_| Some(account.clone()))?;
         ensure!(account.used() == weft::params::counted(&key("a"), 10_000), "{}", account.used());
         let bucket = Bucket::new(store, Space::of_job("tenant".parse()?, "job".parse()?), account.clone());
         ensure!(bucket.set(key("b"), Value::bytes(vec![1]), Keeping::default()).await.is_err(), "there is no room");
@@ -201,6 +206,150 @@ fn values_are_counted_after_a_restart_too() -> Result<()> {
         ensure!(account.used() > 0, "somebody still holds it");
         drop(held);
         ensure!(account.used() == 0);
+        Ok(())
+    })
+}
+
+fn durable() -> Keeping {
+    Keeping { durable: true, ..Keeping::default() }
+}
+
+fn journals(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("journal-")) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whatever became of what had them: a reader that knows a version would miss a value that has it again.
+#[test]
+fn no_version_is_given_twice() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let mut newest = 0;
+        let newer = |version: u64, newest: &mut u64| {
+            ensure!(version > *newest, "{version} after {newest}");
+            *newest = version;
+            anyhow::Ok(())
+        };
+        for saved in [false, true, true, false] {
+            let (store, bucket) = open(folder.path())?;
+            newer(bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?, &mut newest)?;
+            newer(bucket.claimed(&key("worker")).await?.fence().context("no fence")?.epoch, &mut newest)?;
+            bucket.clear().await?;
+            newer(bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?, &mut newest)?;
+            bucket.delete(&[key("a")]).await?;
+            if saved {
+                store.save().await?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_was_cleared_does_not_come_back_from_a_snapshot() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("passing"), Value::bytes(content(1)), Keeping::default()).await?;
+        bucket.set(key("kept"), Value::bytes(content(2)), durable()).await?;
+        let claimed = bucket.claimed(&key("worker")).await?;
+        store.save().await?;
+        bucket.clear().await?;
+        bucket.set(key("after"), Value::bytes(content(3)), durable()).await?;
+        let fence = claimed.fence().context("no fence")?.clone();
+        drop((store, bucket, claimed));
+        let (_store, bucket) = open(folder.path())?;
+        let names: Vec<String> =
+            bucket.list("", None, 10).await?.items.into_iter().map(|(key, _)| key.into()).collect();
+        ensure!(names == ["after"], "{names:?}");
+        ensure!(bucket.fenced(fence).set(key("x"), Value::bytes(vec![]), Keeping::default()).await.is_err());
+        Ok(())
+    })
+}
+
+#[test]
+fn what_a_deleted_tenant_had_is_dropped_at_the_next_start() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("saved"), Value::bytes(content(1)), Keeping::default()).await?;
+        store.save().await?;
+        bucket.set(key("kept"), Value::bytes(content(2)), durable()).await?;
+        drop((store, bucket));
+        let tenant = "tenant".parse()?;
+        let store = Embedded::open(folder.path(), |_| None)?;
+        ensure!(store.used(&tenant).await? == 0 && store.spaces(&tenant).await?.is_empty());
+        store.save().await?;
+        drop(store);
+        let (store, _) = open(folder.path())?;
+        ensure!(store.used(&tenant).await? == 0, "it is still on disk");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_journal_that_is_damaged_before_its_end_is_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (_store, bucket) = open(folder.path())?;
+        for number in 1..4 {
+            bucket.set(key(&format!("slot/{number}")), Value::bytes(content(number)), durable()).await?;
+        }
+        Ok(())
+    })?;
+    let path = journals(folder.path())?.pop().context("no journal")?;
+    let good = std::fs::read(&path)?;
+    let at = |number: u64| {
+        let value = content(number);
+        good.windows(16).position(|bytes| bytes == &value[..16]).context("not there")
+    };
+    for number in [1, 2] {
+        let mut bad = good.clone();
+        bad[at(number)? + 50] ^= 1;
+        std::fs::write(&path, &bad)?;
+        let error = open(folder.path()).err().context("it was taken for good")?.to_string();
+        ensure!(error.contains("journal") && error.contains("damaged"), "{error}");
+        ensure!(std::fs::read(&path)? == bad, "it is left alone");
+    }
+    // What was being written when the node died is no damage.
+    for length in [at(3)? + 50, at(3)? - 30, at(3)? - 100] {
+        std::fs::write(&path, &good[..length])?;
+        for newer in journals(folder.path())?.into_iter().filter(|journal| *journal > path) {
+            std::fs::remove_file(newer)?;
+        }
+        run(async {
+            let (_store, bucket) = open(folder.path())?;
+            ensure!(number_of(&bucket.get(&key("slot/2")).await?.context("it was acknowledged")?)? == 2);
+            ensure!(bucket.get(&key("slot/3")).await?.is_none());
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+fn journals_that_hold_nothing_new_go() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        for _ in 0..3 {
+            let (store, bucket) = open(folder.path())?;
+            bucket.set(key("a"), Value::bytes(vec![1]), durable()).await?;
+            store.save().await?;
+            ensure!(journals(folder.path())?.len() == 1, "{:?}", journals(folder.path())?);
+        }
+        std::fs::write(folder.path().join("journal-00000000000000000000"), b"of before the snapshot")?;
+        std::fs::write(folder.path().join("journal-00000000000000009999"), b"")?;
+        let (store, bucket) = open(folder.path())?;
+        store.save().await?;
+        ensure!(journals(folder.path())?.len() == 1, "{:?}", journals(folder.path())?);
+        ensure!(bucket.get(&key("a")).await?.is_some());
         Ok(())
     })
 }

@@ -46,7 +46,7 @@ impl Model {
     }
 
     fn bytes(&self) -> u64 {
-        self.values.iter().map(|(key, (_, value))| counted(key, value.data.len() as u64)).sum()
+        self.values.iter().map(|(key, (_, value))| counted(key, value.stored_bytes())).sum()
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use weft::params::bucket::{Contributed, Keeping};
 use weft::params::redis::{Incarnations, Link, Redis};
-use weft::params::{Bucket, ParamError, ParamStore, Space, Value};
+use weft::params::{Bucket, Expect, ParamError, ParamStore, Space, Value};
 use weft_gpu::DType;
 use weft_tests::redis::{RedisCluster, RedisServer};
 
@@ -257,6 +257,177 @@ fn tls_is_spoken_and_strangers_are_not_trusted() -> Result<()> {
         let link = Link::open(&address, None, Duration::from_secs(1)).await?;
         let refused = Redis::connect(link, Incarnations::in_memory()).await.err().context("a stranger was trusted")?;
         ensure!(refused.to_string().contains("localhost"), "{refused}");
+        Ok(())
+    })
+}
+
+fn chunks(server: &RedisServer) -> Result<usize> {
+    Ok(server.ask(&["--scan", "--pattern", "weft:chunk:*"])?.lines().count())
+}
+
+fn held(server: &RedisServer, what: &str) -> Result<String> {
+    Ok(server.ask(&["HGET", "weft:{tenant}:u", what])?.trim().to_owned())
+}
+
+#[test]
+fn what_is_over_the_limit_is_never_sent() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        let bucket = Bucket::new(store, space, account(20_000_000));
+        bucket.set(key("a"), floats(1.0, 3_000_000), Keeping::default()).await?;
+        server.ask(&["CONFIG", "RESETSTAT"])?;
+        let over = bucket.set(key("b"), floats(1.0, 3_000_000), Keeping::default()).await;
+        ensure!(matches!(over, Err(ParamError::OverLimit(_))), "{over:?}");
+        let done = server.ask(&["INFO", "commandstats"])?;
+        ensure!(!done.contains("cmdstat_set:"), "something was sent: {done}");
+        ensure!(chunks(&server)? == 3 && matches!(held(&server, "reserved")?.as_str(), "0"));
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_refused_is_gone_at_once() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        bucket.set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        let large = || floats(1.0, 3_000_000);
+        let conflict = bucket.compare_and_set(key("a"), Expect::Version(1), large(), Keeping::default()).await;
+        ensure!(matches!(conflict, Err(ParamError::Conflict { .. })), "{conflict:?}");
+        let old = bucket.claimed(&key("worker")).await?;
+        bucket.claimed(&key("worker")).await?;
+        let fenced = old.set(key("b"), large(), Keeping::default()).await;
+        ensure!(matches!(fenced, Err(ParamError::Fenced { .. })), "{fenced:?}");
+        ensure!(chunks(&server)? == 0, "{} chunks are left", chunks(&server)?);
+        ensure!(held(&server, "reserved")? == "0" && server.ask(&["ZCARD", "weft:{tenant}:g"])?.trim() == "0");
+        Ok(())
+    })
+}
+
+/// A writer that replaces a value again and again keeps no more for its readers than it may have.
+#[test]
+fn what_is_replaced_is_bounded_by_the_limit() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        let bucket = Bucket::new(store, space, account(30_000_000));
+        for value in 0..12 {
+            bucket.set(key("large"), floats(value as f32, 3_000_000), Keeping::default()).await?;
+            ensure!(chunks(&server)? <= 3 * 5, "{} chunks after {value}", chunks(&server)?);
+        }
+        ensure!(bucket.get(&key("large")).await?.is_some_and(|entry| entry.value == floats(11.0, 3_000_000)));
+        Ok(())
+    })
+}
+
+#[test]
+fn what_is_read_is_counted_before_it_comes() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let writer = bucket(store.clone());
+        writer.set(key("large"), floats(1.0, 3_000_000), Keeping::default()).await?;
+        writer.contribute(&key("round"), 0, floats(1.0, 3_000_000), Keeping::default()).await?;
+        writer.publish(&key("topic"), 0, floats(1.0, 3_000_000), Keeping::default()).await?;
+        let poor = account(1_000_000);
+        let reader = Bucket::new(store, Space::of_job("tenant".parse()?, "job".parse()?), poor.clone());
+        server.ask(&["CONFIG", "RESETSTAT"])?;
+        for refused in [
+            reader.get(&key("large")).await.map(drop),
+            reader.get_if_newer(&key("large"), 0).await.map(drop),
+            reader.wait_newer(&key("large"), 0, Duration::from_secs(1)).await.map(drop),
+            reader.get_range(&key("large"), 0..5_000_000).await.map(drop),
+            reader.take(&[key("large")]).await.map(drop),
+            reader.merged(&key("round"), 1, Duration::from_secs(1)).await.map(drop),
+            reader.latest(&key("topic")).await.map(drop),
+        ] {
+            ensure!(matches!(refused, Err(ParamError::OverLimit(_))), "{refused:?}");
+        }
+        let sent = server.ask(&["INFO", "stats"])?;
+        let sent =
+            sent.lines().find_map(|line| line.strip_prefix("total_net_output_bytes:")).context("no statistic")?;
+        ensure!(sent.trim().parse::<u64>()? < 1_000_000, "{sent} bytes came");
+        ensure!(poor.used() == 0);
+        let part = reader.get_range(&key("large"), 0..500_000).await?.context("it is there")?;
+        ensure!(poor.used() == 500_000, "{}", poor.used());
+        drop(part);
+        ensure!(poor.used() == 0 && writer.take(&[key("large")]).await?[0].is_some());
+        Ok(())
+    })
+}
+
+/// While a script runs, nobody else is served.
+#[test]
+fn no_script_looks_at_more_than_some_names() -> Result<()> {
+    const NAMES: usize = 20_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let names: Vec<_> = (0..NAMES).map(|number| key(&format!("name/{number:05}"))).collect();
+        for names in names.chunks(1_000) {
+            let values = names.iter().map(|name| (name.clone(), floats(1.0, 1))).collect();
+            bucket.set_many(values, Keeping::default()).await?;
+        }
+        let calls = || -> Result<u64> {
+            let done = server.ask(&["INFO", "commandstats"])?;
+            let count = |name: &str| -> Option<u64> {
+                let line = done.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="))?;
+                line.split(',').next()?.parse().ok()
+            };
+            Ok(count("cmdstat_evalsha").unwrap_or(0) + count("cmdstat_eval").unwrap_or(0))
+        };
+        let before = calls()?;
+        ensure!(bucket.clear().await? == NAMES as u64);
+        ensure!(calls()? - before >= 20, "{} names in {} scripts", NAMES, calls()? - before);
+        ensure!(server.ask(&["EXISTS", "weft:{tenant}:h:job", "weft:{tenant}:z:job"])?.trim() == "0");
+        Ok(())
+    })
+}
+
+/// A server that is full lets go of what is deleted.
+#[test]
+fn what_is_deleted_makes_room_in_a_full_server() -> Result<()> {
+    let server = RedisServer::with(&["--save", "", "--maxmemory", "24mb", "--maxmemory-policy", "noeviction"])?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        bucket.set(key("a"), floats(1.0, 2_000_000), Keeping::default()).await?;
+        for number in 0.. {
+            let name = key(&format!("fill/{number}"));
+            if let Err(error) = bucket.set(name, floats(1.0, 10_000), Keeping::default()).await {
+                ensure!(matches!(error, ParamError::Full(_)), "{error:?}");
+                break;
+            }
+        }
+        ensure!(bucket.delete(&[key("a")]).await? == 1);
+        Ok(())
+    })
+}
+
+/// Nothing of a tenant that is gone is left, but the knowledge that it is.
+#[test]
+fn a_server_keeps_nothing_of_a_tenant_that_is_gone() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let bucket = bucket(store.clone());
+        bucket.set(key("large"), floats(1.0, 3_000_000), Keeping::default()).await?;
+        bucket.set(key("large"), floats(2.0, 3_000_000), Keeping::default()).await?;
+        bucket.claimed(&key("worker")).await?;
+        store.end(&"tenant".parse()?).await?;
+        ensure!(chunks(&server)? == 0, "{} chunks are left", chunks(&server)?);
+        let left = server.ask(&["--scan", "--pattern", "weft:{tenant}*"])?;
+        let left: Vec<&str> = left.lines().filter(|name| !name.contains(":o:")).collect();
+        ensure!(left.iter().all(|name| name.ends_with(":u") || name.ends_with(":i")), "{left:?}");
+        ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.trim().is_empty());
+        // A node that has not heard of it is told too.
+        let elsewhere = connect(&server.address()).await?;
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        let late =
+            Bucket::new(elsewhere, space, account(LIMIT)).set(key("a"), floats(1.0, 1), Keeping::default()).await;
+        ensure!(matches!(late, Err(ParamError::Ended)), "{late:?}");
         Ok(())
     })
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use weft::params::bucket::{Contributed, Keeping};
-use weft::params::{Bucket, Change, Entry, Expect, Form, ParamError, Value, Write, counted};
+use weft::params::{Bucket, Change, Entry, Expect, Form, MAX_CLAIMS, ParamError, Value, Write, counted};
 use weft_gpu::DType;
 
 use super::backends::{Place, account, key, on_all_backends};
@@ -31,6 +31,10 @@ on_all_backends! {
     peers_see_what_each_said_last,
     what_expires_is_gone,
     an_older_claim_writes_no_more,
+    an_epoch_never_comes_again,
+    claims_are_counted_and_limited,
+    a_tenant_that_is_gone_reads_and_writes_nothing,
+    a_long_list_is_read_and_cleared_whole,
     spaces_do_not_see_each_other,
     bytes_are_counted_and_limited,
     a_name_cannot_be_changed_twice_at_once,
@@ -383,7 +387,7 @@ async fn what_expires_is_gone(place: Place) -> Result<()> {
     ensure!(matches!(refused, Err(ParamError::Conflict { found: None, .. })), "{refused:?}");
     place.store.collect().await?;
     ensure!(
-        place.store.used(&place.tenant).await? == counted(&key("never"), 4),
+        place.store.used(&place.tenant).await? == counted(&key("never"), floats(&[1.0]).stored_bytes()),
         "{}",
         place.store.used(&place.tenant).await?
     );
@@ -414,10 +418,108 @@ async fn an_older_claim_writes_no_more(place: Place) -> Result<()> {
     Ok(())
 }
 
+async fn an_epoch_never_comes_again(place: Place) -> Result<()> {
+    let bucket = place.bucket();
+    let first = bucket.claimed(&key("worker")).await?;
+    bucket.clear().await?;
+    let second = bucket.claimed(&key("worker")).await?;
+    let epoch = |bucket: &Bucket| bucket.fence().map(|fence| fence.epoch);
+    ensure!(epoch(&first) < epoch(&second), "{:?} and then {:?}", epoch(&first), epoch(&second));
+    let zombie = first.set(key("a"), floats(&[1.0]), plain()).await;
+    ensure!(matches!(zombie, Err(ParamError::Fenced { .. })), "{zombie:?}");
+    second.set(key("a"), floats(&[2.0]), plain()).await?;
+    Ok(())
+}
+
+async fn claims_are_counted_and_limited(place: Place) -> Result<()> {
+    let account = account(1_000);
+    let bucket = Bucket::new(place.store.clone(), place.space("poor"), account.clone());
+    for claim in ["a", "b", "c", "a"] {
+        bucket.claimed(&key(claim)).await?;
+    }
+    ensure!(place.store.used(&place.tenant).await? == 3 * counted(&key("a"), 0));
+    let refused = bucket.claimed(&key("d")).await.map(drop);
+    ensure!(matches!(refused, Err(ParamError::OverLimit(_))), "{refused:?}");
+    bucket.clear().await?;
+    ensure!(place.store.used(&place.tenant).await? == 0 && account.used() == 0);
+    let bucket = place.bucket();
+    for claim in 0..MAX_CLAIMS {
+        bucket.claimed(&key(&format!("claim/{claim}"))).await?;
+    }
+    let refused = bucket.claimed(&key("another")).await.map(drop);
+    ensure!(matches!(&refused, Err(ParamError::TooMany { what, .. }) if what.contains("max_claims")), "{refused:?}");
+    bucket.claimed(&key("claim/7")).await?;
+    bucket.clear().await?;
+    ensure!(place.store.used(&place.tenant).await? == 0);
+    Ok(())
+}
+
+async fn a_tenant_that_is_gone_reads_and_writes_nothing(place: Place) -> Result<()> {
+    let (bucket, stranger) = (place.bucket(), weft::tenant::StoreId::random()?);
+    let space = weft::params::Space::of_job(stranger, "job".parse()?);
+    let other = Bucket::new(place.store.clone(), space, place.account.clone());
+    for bucket in [&bucket, &other] {
+        bucket.set(key("a"), floats(&[1.0]), plain()).await?;
+        bucket.set(key("large"), large(1), plain()).await?;
+        bucket.claimed(&key("worker")).await?;
+    }
+    let waiting = {
+        let bucket = place.bucket();
+        tokio::spawn(async move { bucket.wait_newer(&key("new"), 0, 3 * SOON).await })
+    };
+    let claimed_only = Bucket::new(place.store.clone(), place.space("claims"), place.account.clone());
+    claimed_only.claimed(&key("worker")).await?;
+    place.store.end(&place.tenant).await?;
+    let waited = tokio::time::timeout(SOON, waiting).await.context("it still waits")??;
+    ensure!(matches!(waited, Err(ParamError::Ended)), "{waited:?}");
+    for refused in [
+        bucket.set(key("a"), floats(&[2.0]), plain()).await.map(drop),
+        bucket.set(key("large"), large(2), plain()).await.map(drop),
+        bucket.get(&key("a")).await.map(drop),
+        bucket.head(&key("a")).await.map(drop),
+        bucket.list("", None, 10).await.map(drop),
+        bucket.increment(key("n"), 1).await.map(drop),
+        bucket.claimed(&key("worker")).await.map(drop),
+    ] {
+        ensure!(matches!(refused, Err(ParamError::Ended)), "{refused:?}");
+    }
+    ensure!(place.store.used(&place.tenant).await? == 0 && place.store.spaces(&place.tenant).await?.is_empty());
+    // It is gone once and for all.
+    place.store.end(&place.tenant).await?;
+    ensure!(must_get(&other, "large").await?.value == large(1));
+    Ok(())
+}
+
+async fn a_long_list_is_read_and_cleared_whole(place: Place) -> Result<()> {
+    const NAMES: usize = 3_000;
+    let bucket = place.bucket();
+    let value = |number: usize| Value::bytes(vec![number as u8; 10_000]);
+    let names: Vec<_> = (0..NAMES).map(|number| key(&format!("name/{number:05}"))).collect();
+    for (index, names) in names.chunks(500).enumerate() {
+        let values = names.iter().enumerate().map(|(at, name)| (name.clone(), value(index * 500 + at))).collect();
+        bucket.set_many(values, plain()).await?;
+    }
+    let found = bucket.get_many(&names).await?;
+    for (number, entry) in found.iter().enumerate() {
+        ensure!(entry.as_ref().is_some_and(|entry| entry.value == value(number)), "{number}");
+    }
+    drop(found);
+    let page = bucket.list("name/", None, 1_000).await?;
+    ensure!(page.items.len() == 1_000 && page.next == Some(names[999].clone()), "{:?}", page.next);
+    // What has expired is passed over, however much it is.
+    bucket.expire(&names[..2_500], Some(Duration::from_millis(1))).await?;
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let left = bucket.list("", None, 1_000).await?.items;
+    ensure!(left.len() == 500 && left[0].0 == names[2_500], "{}", left.len());
+    bucket.clear().await?;
+    ensure!(place.store.used(&place.tenant).await? == 0 && bucket.list("", None, 10).await?.items.is_empty());
+    Ok(())
+}
+
 async fn spaces_do_not_see_each_other(place: Place) -> Result<()> {
     let jobs = ["one", "two"].map(|job| Bucket::new(place.store.clone(), place.space(job), place.account.clone()));
     let shared = weft::params::Space::of_tenant(place.tenant.clone());
-    let stranger = weft::params::Space::of_job(format!("{}-x", place.tenant.as_str()).parse()?, "one".parse()?);
+    let stranger = weft::params::Space::of_job(weft::tenant::StoreId::random()?, "one".parse()?);
     let others = [shared, stranger].map(|space| Bucket::new(place.store.clone(), space, place.account.clone()));
     let all: Vec<&Bucket> = jobs.iter().chain(&others).collect();
     for (index, bucket) in all.iter().enumerate() {

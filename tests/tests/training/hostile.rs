@@ -21,7 +21,7 @@ async fn training(limits: QuotaPatch) -> Result<Training> {
     let mut training = Training::of("tests/guests/hostile-trainer").await?;
     training.quota = Quota { wall_ms: 30_000, instance_memory: 64 << 20, ..training.quota };
     training.quota.apply(&limits);
-    training.device_memory = 128 << 20;
+    training.device_memory = 192 << 20;
     Ok(training)
 }
 
@@ -91,10 +91,13 @@ harms! {
     backward_from_the_same_loss_twice: "backward-twice" in "step" => "freed by an earlier backward";
     backward_from_no_weight: "backward-of-nothing" in "step" => "descends from a parameter";
     a_weight_changed_before_backward: "overwrite" in "step" => "written after it was used";
-    a_tape_that_grows_for_ever: "tape" in "step" => "the tape is full", "`tape_nodes`";
+    a_tape_that_grows_for_ever: "tape" in "step" => "out of device memory", "`device_memory`";
+    a_tape_of_views_without_memory: "tape-of-views" in "step" => "out of device memory", "`device_memory`";
+    a_tensor_of_too_many_others: "operands" in "step" => "`concat`", "`max_concat`";
 
     // What is given back.
     a_loss_that_is_no_number: "nan" in "step" => "the loss of step 0", "NaN";
+    a_weight_that_is_no_number: "weight-nan" in "step" => "step 0", "not finite", "`scale`";
     a_loss_of_several_numbers: "vector-loss" in "step" => "loss", "one number", "[3]";
     a_loss_of_a_whole_number: "whole-loss" in "step" => "loss", "f32", "i32";
     a_weight_given_back_as_loss: "declared-loss" in "step" => "loss", "one number", "[2]";
@@ -119,6 +122,10 @@ harms! {
     a_step_that_never_returns: "loop" in "step" with wall_ms = 500 => "`wall_ms` = 500";
     a_step_that_uses_up_its_cpu_time: "loop" in "step" with cpu_ms = 500 => "`cpu_ms` = 500";
     an_init_that_never_returns: "loop" in "init" with wall_ms = 500 => "`wall_ms` = 500";
+    an_init_that_sleeps: "sleep" in "init" with wall_ms = 500 => "`wall_ms` = 500";
+    a_step_that_sleeps: "sleep" in "step" with wall_ms = 500 => "`wall_ms` = 500";
+    an_evaluation_that_sleeps: "sleep" in "evaluate" with wall_ms = 500 => "`wall_ms` = 500";
+    an_inference_that_sleeps: "sleep" in "infer" with wall_ms = 500 => "`wall_ms` = 500";
     matrices_multiplied_for_ever: "matmuls" in "step" with wall_ms = 500 => "`wall_ms` = 500";
     matrices_multiplied_whatever_the_host_says: "stubborn" in "step" with wall_ms = 500 => "`wall_ms` = 500";
     an_inference_that_never_returns: "matmuls" in "infer" with wall_ms = 500 => "`wall_ms` = 500";
@@ -181,4 +188,27 @@ async fn a_worker_goes_on_after_a_step_that_leaked() -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_worker_goes_on_after_a_step_that_was_out_of_time() -> Result<()> {
     goes_on_after("matmuls").await
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_worker_goes_on_after_a_step_that_slept() -> Result<()> {
+    goes_on_after("sleep").await
+}
+
+/// As when a job is stopped: whatever a guest waits for, it is over at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_step_that_sleeps_is_stopped_when_its_work_is_cancelled() -> Result<()> {
+    let training = training(QuotaPatch { wall_ms: Some(600_000), ..QuotaPatch::default() }).await?;
+    let mut worker = training.worker(&[("harm", "sleep"), ("when", "step")]).await?;
+    let batch = waves(worker.context(), 16, &[20], 2)?;
+    let cancel = worker.context().cancel().clone();
+    let stop = tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        cancel.cancel();
+    });
+    let start = Instant::now();
+    let Err(error) = worker.step(Place::default(), Some(batch)).await else { bail!("it went unnoticed") };
+    stop.await?;
+    ensure!(start.elapsed() < BOUND, "{error} only after {:?}", start.elapsed());
+    Ok(())
 }

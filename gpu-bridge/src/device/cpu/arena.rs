@@ -110,11 +110,12 @@ pub(super) fn weighted_average(
     let inputs = inputs.iter().map(Input::floats).collect::<Result<SmallVec<[&[f32]; 16]>>>()?;
     let average = outputs[0].floats()?;
     let past_caches = average.len() >= UNCACHED;
-    run.chunks(average, TILE, |tile, average| {
+    run.paced_chunks(average, TILE, |pace, tile, average| {
         for (block, average) in average.chunks_mut(BLOCK).enumerate() {
             let mut sums = [0.0; BLOCK];
             let start = tile * TILE + block * BLOCK;
             for (inputs, weights) in inputs.chunks(STREAMS).zip(op.weights.chunks(STREAMS)) {
+                pace.step(STREAMS * BLOCK)?;
                 vectorized(
                     #[inline(always)]
                     || add_weighted(&mut sums[..average.len()], inputs, weights, start),
@@ -125,6 +126,7 @@ pub(super) fn weighted_average(
         if past_caches {
             finish_stores();
         }
+        Ok(())
     })
 }
 

@@ -17,7 +17,7 @@ use super::memory::{Input, Output};
 use super::panel::ROWS;
 use crate::error::Result;
 use crate::op::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
-use crate::run::Run;
+use crate::run::{PIECE, Run};
 use crate::shape::Shape;
 use trim::Trim;
 
@@ -152,7 +152,7 @@ pub(super) fn forward(conv: &Conv2d, inputs: &[Input<'_>], outputs: &mut [Output
     let (x, weight) = (inputs[0].floats()?, inputs[1].floats()?);
     let bias = inputs.get(2).map(Input::floats).transpose()?;
     let y = outputs[0].floats()?;
-    match Trim::new(&geometry) {
+    match Trim::new(&geometry, run)? {
         None => convolve(&geometry, x, Weight { data: weight, reversed: false }, bias, y, run),
         Some(trim) => {
             let mut weight = trim.weight(weight, run)?;
@@ -174,10 +174,14 @@ fn convolve(
     }
     if x.is_empty() || geometry.depth() == 0 {
         let channels = geometry.groups * geometry.outputs;
-        for (index, plane) in y.chunks_exact_mut(geometry.output_plane()).enumerate() {
-            plane.fill(bias.map_or(0.0, |bias| bias[index % channels]));
-        }
-        return Ok(());
+        let plane = geometry.output_plane();
+        return run.paced_chunks(y, plane * (PIECE / plane).max(1), |pace, tile, y| {
+            let first = tile * (PIECE / plane).max(1);
+            for (index, y) in y.chunks_exact_mut(plane).enumerate() {
+                pace.fill(y, bias.map_or(0.0, |bias| bias[(first + index) % channels]))?;
+            }
+            Ok(())
+        });
     }
     if single::suits(geometry) && !weight.reversed {
         single::forward(geometry, x, weight.data, bias, y, run)
@@ -207,7 +211,7 @@ fn pack_weight(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32], run:
     let row_panels = geometry.outputs.div_ceil(ROWS);
     // A panel takes less than a microsecond unless it is long.
     let together = ((1 << 14) / (depth * ROWS).max(1)).max(1);
-    run.chunks(packed, together * depth * ROWS, |piece, packed| {
+    run.paced_chunks(packed, together * depth * ROWS, |pace, piece, packed| {
         for (index, packed) in packed.chunks_exact_mut(depth * ROWS).enumerate() {
             let panel = piece * together + index;
             let (group, first) = (panel / row_panels, panel % row_panels * ROWS);
@@ -217,12 +221,16 @@ fn pack_weight(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32], run:
                     continue;
                 }
                 for input in 0..geometry.inputs {
-                    for tap in 0..taps {
-                        packed[(input * taps + tap) * ROWS + row] = weight.at(geometry, group, output, input, tap);
-                    }
+                    pace.step(taps.min(PIECE))?;
+                    pace.pieces(taps, |range| {
+                        for tap in range {
+                            packed[(input * taps + tap) * ROWS + row] = weight.at(geometry, group, output, input, tap);
+                        }
+                    })?;
                 }
             }
         }
+        Ok(())
     })
 }
 
@@ -236,10 +244,9 @@ pub(super) fn gradient_input(
     let geometry = Geometry::new(&op.conv, &op.input, &inputs[1].layout.shape, &inputs[0].layout.shape);
     let dx = outputs[0].floats()?;
     if dy.is_empty() || weight.is_empty() || dx.is_empty() {
-        dx.fill(0.0);
-        return Ok(());
+        return run.fill(dx, 0.0);
     }
-    match Trim::new(&geometry) {
+    match Trim::new(&geometry, run)? {
         None => spread(&geometry, dy, weight, dx, run),
         Some(trim) => spread(&trim.geometry, dy, trim.weight(weight, run)?.floats(), dx, run),
     }
@@ -270,16 +277,14 @@ pub(super) fn gradient_weight(
     let geometry = Geometry::new(&op.conv, &inputs[0].layout.shape, &op.weight, &inputs[1].layout.shape);
     let dw = outputs[0].floats()?;
     if dy.is_empty() || x.is_empty() || dw.is_empty() {
-        dw.fill(0.0);
-        return Ok(());
+        return run.fill(dw, 0.0);
     }
-    match Trim::new(&geometry) {
+    match Trim::new(&geometry, run)? {
         None => correlate(&geometry, x, dy, dw, run),
         Some(trim) => {
             let mut trimmed = run.scratch(dw.len() / geometry.taps() * trim.geometry.taps())?;
             correlate(&trim.geometry, x, dy, trimmed.floats(), run)?;
-            trim.restore(trimmed.floats(), dw);
-            Ok(())
+            trim.restore(trimmed.floats(), dw, run)
         }
     }
 }

@@ -3,6 +3,9 @@
 //! To be called inside [`super::simd::vectorized`]. A sum runs in several lanes, and in f64 from block to block, so its
 //! error does not grow with the length.
 
+use crate::error::Result;
+use crate::run::{PIECE, Pace};
+
 /// Partial sums that run side by side: the latency of one addition is hidden behind the others.
 const LANES: usize = 16;
 
@@ -32,6 +35,38 @@ pub(super) fn sums<const M: usize, const K: usize>(
 #[inline(always)]
 pub(super) fn sum(slice: &[f32], f: impl Fn(f32) -> f32 + Copy) -> f64 {
     sums([slice], |[x]| [f(x)])[0]
+}
+
+/// Like [`sums`], of slices that may be long: it looks up from its work.
+#[inline(always)]
+pub(super) fn paced_sums<const M: usize, const K: usize>(
+    slices: [&[f32]; M],
+    pace: &mut Pace<'_>,
+    f: impl Fn([f32; M]) -> [f32; K] + Copy,
+) -> Result<[f64; K]> {
+    if slices[0].len() <= PIECE {
+        return Ok(sums(slices, f));
+    }
+    let mut totals = [0.0; K];
+    pace.pieces(slices[0].len(), |range| {
+        let piece = sums(slices.map(|slice| &slice[range.clone()]), f);
+        totals.iter_mut().zip(piece).for_each(|(total, sum)| *total += sum);
+    })?;
+    Ok(totals)
+}
+
+/// Like [`sum`], of a slice that may be long.
+#[inline(always)]
+pub(super) fn paced_sum(slice: &[f32], pace: &mut Pace<'_>, f: impl Fn(f32) -> f32 + Copy) -> Result<f64> {
+    paced_sums([slice], pace, |[x]| [f(x)]).map(|[sum]| sum)
+}
+
+/// Like [`largest`], of a slice that may be long.
+#[inline(always)]
+pub(super) fn paced_largest(slice: &[f32], pace: &mut Pace<'_>) -> Result<f32> {
+    let mut most = f32::NEG_INFINITY;
+    pace.pieces(slice.len(), |range| most = larger(largest(&slice[range]), most))?;
+    Ok(most)
 }
 
 #[inline(always)]

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::panel::{self, DOT_COLUMNS, DOT_ROWS, Segments};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 mod block;
 mod pack;
@@ -57,8 +57,11 @@ pub(super) struct Sizes {
 /// Work that is worth a tile of its own, in multiply-adds: a few microseconds.
 const SMALL_TILE: usize = 1 << 17;
 
-/// The most that one tile is, so that a cancelled call ends within a few milliseconds.
+/// The most that one tile is at a time, so that a cancelled call ends within a few milliseconds.
 const LARGE_TILE: usize = 1 << 27;
+
+/// The same where a factor is a vector: every element of the other one is used once, and perhaps lies far from the next.
+const LARGE_VECTOR_TILE: usize = 1 << 23;
 
 /// The most pieces that a product is cut into for the sake of threads alone.
 const PIECES: usize = 8;
@@ -100,8 +103,10 @@ impl Sizes {
         self.n.min(KEEP_COLUMNS).div_ceil(LANES) * pack::stride(self.k.min(KEEP_DEPTH), LANES)
     }
 
-    fn work(&self) -> usize {
-        self.m * self.n * self.k
+    /// Multiply-adds; a product without depth still writes its result. An axis that is repeated takes no memory, so this
+    /// may be more than any number says.
+    pub(super) fn work(&self) -> usize {
+        self.m.saturating_mul(self.n).saturating_mul(self.k.max(1))
     }
 
     /// Rows and columns of one tile. Depends on the sizes alone, so that results do not depend on threads.
@@ -109,9 +114,10 @@ impl Sizes {
         let (mut rows, mut columns) = (self.m, self.n);
         let mut pieces = 1;
         let depth = self.k.clamp(1, DEPTH);
+        let large = if self.m == 1 || self.n == 1 { LARGE_VECTOR_TILE } else { LARGE_TILE };
         loop {
             let work = rows * columns * depth;
-            let split = work > LARGE_TILE || (pieces < PIECES && work >= 2 * SMALL_TILE);
+            let split = work > large || (pieces < PIECES && work >= 2 * SMALL_TILE);
             if !split || (rows < 64 && columns < 64) {
                 return (rows.max(1), columns.max(1));
             }
@@ -146,7 +152,7 @@ pub(super) fn multiply(
     let (down, across) = (m.div_ceil(tile_rows), n.div_ceil(tile_columns));
     let parts = Parts::new(&mut c[..m * n]);
     let scratch = Sizes { m: tile_rows, n: tile_columns, k }.scratch(a);
-    run.try_each_with(down * across, scratch, |tile, scratch| {
+    run.paced_with(down * across, scratch, |pace, tile, scratch| {
         let rows = tile / across * tile_rows..m.min((tile / across + 1) * tile_rows);
         let columns = tile % across * tile_columns..n.min((tile % across + 1) * tile_columns);
         let sizes = Sizes { m: rows.len(), n: columns.len(), k };
@@ -154,18 +160,8 @@ pub(super) fn multiply(
         // product writes only those.
         let corner = unsafe { parts.pointer(rows.start * n + columns.start) };
         let to = Target { place: corner, stride: n, columns: columns.len(), scale, accumulate: false };
-        let mut done = 0;
-        loop {
-            run.cancel.check()?;
-            let depth = (k - done).min(DEPTH);
-            let (a, b) = (a.from(rows.start, done), b.from(done, columns.start));
-            // SAFETY: the tile lies inside `c`, and only this thread works on it.
-            unsafe { product(Sizes { k: depth, ..sizes }, a, b, Target { accumulate: done > 0, ..to }, scratch) };
-            done += depth;
-            if done >= k {
-                break;
-            }
-        }
+        // SAFETY: the tile lies inside `c`, and only this thread works on it.
+        unsafe { deep_product(sizes, a.from(rows.start, 0), b.from(0, columns.start), to, scratch, pace)? };
         for row in rows {
             let at = row * n + columns.start;
             // SAFETY: this row of this tile is nobody else's.
@@ -183,14 +179,52 @@ pub(super) fn multiply_alone(
     c: &mut [f32],
     scale: f32,
     scratch: &mut [f32],
-) {
-    if sizes.m == 0 || sizes.n == 0 {
-        return;
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    let Sizes { m, n, k } = sizes;
+    if m == 0 || n == 0 {
+        return Ok(());
     }
-    let c = &mut c[..sizes.m * sizes.n];
-    let to = Target { place: c.as_mut_ptr(), stride: sizes.n, columns: sizes.n, scale, accumulate: false };
-    // SAFETY: it fits, and `c` is borrowed exclusively.
-    unsafe { product(sizes, a, b, to, scratch) }
+    let c = &mut c[..m * n];
+    let to = Target { place: c.as_mut_ptr(), stride: n, columns: n, scale, accumulate: false };
+    let (rows, columns) = if sizes.work() <= LARGE_VECTOR_TILE { (m, n) } else { sizes.tile() };
+    for row in (0..m).step_by(rows) {
+        for column in (0..n).step_by(columns) {
+            let sizes = Sizes { m: rows.min(m - row), n: columns.min(n - column), k };
+            // SAFETY: it fits, and `c` is borrowed exclusively.
+            unsafe {
+                let to = Target { place: to.place.add(row * n + column), columns: sizes.n, ..to };
+                deep_product(sizes, a.from(row, 0), b.from(0, column), to, scratch, pace)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A product of any depth, which looks up from its work every [`DEPTH`] steps of it.
+///
+/// # Safety
+/// As for [`product`].
+unsafe fn deep_product(
+    sizes: Sizes,
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target,
+    scratch: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    let mut done = 0;
+    loop {
+        let piece = Sizes { k: (sizes.k - done).min(DEPTH), ..sizes };
+        pace.step(piece.work())?;
+        let to = Target { accumulate: to.accumulate || done > 0, ..to };
+        // SAFETY: by the contract.
+        unsafe { product(piece, a.from(0, done), b.from(done, 0), to, scratch) };
+        done += piece.k;
+        if done >= sizes.k {
+            return Ok(());
+        }
+    }
 }
 
 /// Columns that lie in panels of [`LANES`]: column `j` of a step lies at `j / LANES * panel + step * step + j % LANES`.
@@ -369,7 +403,12 @@ unsafe fn with_dots(sizes: Sizes, a: Matrix<'_>, b: Matrix<'_>, to: Target) {
     }
 }
 
-/// Whether a product is so small that several of them belong into one tile.
+/// How many products make a tile: several where they are small.
 pub(super) fn products_per_tile(sizes: Sizes) -> usize {
     (SMALL_TILE / sizes.work().max(1)).max(1)
+}
+
+/// Whether a product is so large that it is cut into tiles of its own, however many there are beside it.
+pub(super) fn is_large(sizes: Sizes) -> bool {
+    sizes.work() > LARGE_TILE
 }

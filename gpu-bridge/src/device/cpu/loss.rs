@@ -1,12 +1,12 @@
 //! Losses, each computed together with its gradient.
 
-use super::fold::{largest, sum};
+use super::fold::{paced_largest, paced_sum, sum};
 use super::math::{exp, log};
 use super::memory::{Indices, Input, Output};
 use super::simd::vectorized;
 use crate::error::{Error, Result};
 use crate::op::{Loss, LossKind, Spec};
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Elements per tile, or more where that would make too many tiles.
 const TILE: usize = 1 << 14;
@@ -37,14 +37,14 @@ fn total(
     count: usize,
     grain: usize,
     run: &Run<'_>,
-    body: impl Fn(std::ops::Range<usize>) -> Result<f64> + Sync,
+    body: impl Fn(std::ops::Range<usize>, &mut Pace<'_>) -> Result<f64> + Sync,
 ) -> Result<f64> {
     let grain = grain.max(count.div_ceil(MOST_TILES)).max(1);
     let mut losses = [0.0_f64; MOST_TILES];
     let tiles = count.div_ceil(grain);
     let parts = Parts::new(&mut losses);
-    run.try_each(tiles, |tile| {
-        let loss = body(tile * grain..count.min((tile + 1) * grain))?;
+    run.paced(tiles, |pace, tile| {
+        let loss = body(tile * grain..count.min((tile + 1) * grain), pace)?;
         // SAFETY: each tile has a place of its own.
         unsafe { parts.part(tile..tile + 1) }.fill(loss);
         Ok(())
@@ -64,56 +64,73 @@ fn labelled(
     let classes = prediction.len() / rows.max(1);
     let factor = op.reduction.factor(rows);
     let gradient = Parts::new(gradient);
-    let total = total(rows, TILE / classes.max(1), run, |rows| {
+    let total = total(rows, TILE / classes.max(1), run, |rows, pace| {
         // SAFETY: each row belongs to one tile.
         let gradient = unsafe { gradient.part(rows.start * classes..rows.end * classes) };
-        rows.clone().try_for_each(|row| labels.checked(row, classes, op.name(), "label").map(drop))?;
+        rows.clone().try_for_each(|row| {
+            pace.step(1)?;
+            labels.checked(row, classes, op.name(), "label").map(drop)
+        })?;
         let prediction = &prediction[rows.start * classes..rows.end * classes];
         let rows = rows.zip(prediction.chunks_exact(classes)).zip(gradient.chunks_exact_mut(classes));
         let rows = rows.map(|((row, prediction), gradient)| (labels.get(row) as usize, prediction, gradient));
-        Ok(match op.kind {
+        let mut total = 0.0;
+        match op.kind {
             LossKind::SoftmaxCrossEntropy { smoothing } => vectorized(
                 #[inline(always)]
                 || {
-                    let mut total = 0.0;
                     for (label, logits, gradient) in rows {
-                        total += cross_entropy(logits, label, smoothing, factor, gradient);
+                        pace.step(classes.min(TILE))?;
+                        total += cross_entropy(logits, label, smoothing, factor, gradient, pace)?;
                     }
-                    total
+                    Ok(total)
                 },
             ),
-            _ => rows.map(|(label, prediction, gradient)| nll(prediction, label, factor, gradient)).sum(),
-        })
+            _ => {
+                for (label, prediction, gradient) in rows {
+                    pace.step(classes.min(TILE))?;
+                    pace.fill(gradient, 0.0)?;
+                    gradient[label] = -factor as f32;
+                    total -= f64::from(prediction[label]);
+                }
+                Ok(total)
+            }
+        }
     })?;
     Ok(total * factor)
 }
 
 #[inline(always)]
-fn cross_entropy(logits: &[f32], label: usize, smoothing: f32, factor: f64, gradient: &mut [f32]) -> f64 {
-    let most = largest(logits);
-    for (gradient, &logit) in gradient.iter_mut().zip(logits) {
-        *gradient = exp(logit - most);
-    }
-    let powers = sum(gradient, |power| power);
+fn cross_entropy(
+    logits: &[f32],
+    label: usize,
+    smoothing: f32,
+    factor: f64,
+    gradient: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<f64> {
+    let most = paced_largest(logits, pace)?;
+    pace.pieces(logits.len(), |range| {
+        for (gradient, &logit) in gradient[range.clone()].iter_mut().zip(&logits[range]) {
+            *gradient = exp(logit - most);
+        }
+    })?;
+    let powers = paced_sum(gradient, pace, |power| power)?;
     let normalizer = f64::from(log(powers as f32));
     let scale = (factor / powers) as f32;
     let even = (f64::from(smoothing) / logits.len() as f64 * factor) as f32;
-    gradient.iter_mut().for_each(|gradient| *gradient = *gradient * scale - even);
+    pace.pieces(logits.len(), |range| {
+        gradient[range].iter_mut().for_each(|gradient| *gradient = *gradient * scale - even);
+    })?;
     let rest = 1.0 - f64::from(smoothing);
     gradient[label] -= (rest * factor) as f32;
     // The difference from the largest comes first: that is exact.
     let of_label = normalizer + (f64::from(most) - f64::from(logits[label]));
     if smoothing == 0.0 {
-        return of_label;
+        return Ok(of_label);
     }
-    let of_all = normalizer + sum(logits, |logit| most - logit) / logits.len() as f64;
-    rest * of_label + f64::from(smoothing) * of_all
-}
-
-fn nll(prediction: &[f32], label: usize, factor: f64, gradient: &mut [f32]) -> f64 {
-    gradient.fill(0.0);
-    gradient[label] = -factor as f32;
-    -f64::from(prediction[label])
+    let of_all = normalizer + paced_sum(logits, pace, |logit| most - logit)? / logits.len() as f64;
+    Ok(rest * of_label + f64::from(smoothing) * of_all)
 }
 
 /// Losses of elements that have a target each.
@@ -136,16 +153,17 @@ fn map(
 ) -> Result<f64> {
     let factor = op.reduction.factor(prediction.len());
     let gradient = Parts::new(gradient);
-    let total = total(prediction.len(), TILE, run, |range| {
+    let total = total(prediction.len(), TILE, run, |range, pace| {
         // SAFETY: each element belongs to one tile.
         let gradient = unsafe { gradient.part(range.clone()) };
         let (prediction, target) = (&prediction[range.clone()], &target[range]);
-        Ok(vectorized(
+        vectorized(
             #[inline(always)]
             || {
                 let mut total = 0.0;
                 let blocks = gradient.chunks_mut(BLOCK).zip(prediction.chunks(BLOCK)).zip(target.chunks(BLOCK));
                 for ((gradient, prediction), target) in blocks {
+                    pace.step(BLOCK)?;
                     let mut losses = [0.0; BLOCK];
                     let losses = &mut losses[..gradient.len()];
                     for (((loss, gradient), &p), &t) in losses.iter_mut().zip(gradient).zip(prediction).zip(target) {
@@ -155,9 +173,9 @@ fn map(
                     }
                     total += sum(losses, |loss| loss);
                 }
-                total
+                Ok(total)
             },
-        ))
+        )
     })?;
     Ok(total * factor)
 }

@@ -29,19 +29,20 @@ pub(super) fn matmul(op: &MatMul, inputs: &[Input<'_>], outputs: &mut [Output<'_
         return gemm::multiply(sizes, a_at(0), b_at(0), c, op.scale, run, |_, _, _| {});
     }
     let together = gemm::products_per_tile(sizes);
-    if together == 1 && batch < 8 {
+    if together == 1 && (batch < 8 || gemm::is_large(sizes)) {
         for (index, c) in c.chunks_exact_mut(each).enumerate() {
             gemm::multiply(sizes, a_at(index), b_at(index), c, op.scale, run, |_, _, _| {})?;
         }
         return Ok(());
     }
     let parts = Parts::new(c);
-    run.each_with(batch.div_ceil(together), sizes.scratch(a_at(0)), |tile, scratch| {
+    run.paced_with(batch.div_ceil(together), sizes.scratch(a_at(0)), |pace, tile, scratch| {
         for index in tile * together..batch.min((tile + 1) * together) {
             // SAFETY: every product has its own part.
             let c = unsafe { parts.part(index * each..(index + 1) * each) };
-            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, op.scale, scratch);
+            gemm::multiply_alone(sizes, a_at(index), b_at(index), c, op.scale, scratch, pace)?;
         }
+        Ok(())
     })
 }
 

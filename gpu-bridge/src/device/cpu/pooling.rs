@@ -10,10 +10,16 @@ pub(super) use window::{average, max};
 
 use std::ops::Range;
 
+use crate::error::Result;
+use crate::run::Pace;
 use crate::shape::Shape;
 
 /// Input elements per tile.
 const TILE: usize = 1 << 15;
+
+/// Elements of windows that a tile goes through between two looks up from its work. Windows overlap, so that a single row
+/// of them may have any number of elements: rows with more are gone through at a slower pace.
+const STRETCH: usize = 1 << 18;
 
 /// Images of one channel, and what they are pooled to.
 #[derive(Clone, Copy)]
@@ -64,10 +70,17 @@ fn choose<T>(condition: bool, yes: T, no: T) -> T {
 }
 
 /// Where the largest of a window lies: the first of equals, the last NaN.
-fn position_of_largest(plane: &[f32], width: usize, rows: Range<usize>, columns: Range<usize>) -> usize {
+fn position_of_largest(
+    plane: &[f32],
+    width: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    pace: &mut Pace<'_>,
+) -> Result<usize> {
     let mut most = f32::NEG_INFINITY;
     let mut position = rows.start * width + columns.start;
     for row in rows {
+        pace.step(1 + columns.len())?;
         for column in columns.clone() {
             let x = plane[row * width + column];
             if x > most || x.is_nan() {
@@ -76,5 +89,5 @@ fn position_of_largest(plane: &[f32], width: usize, rows: Range<usize>, columns:
             }
         }
     }
-    position
+    Ok(position)
 }

@@ -81,8 +81,7 @@ impl Sizes {
 fn fold_axes<F: Fold>(fold: F, axes: Axes, input: &Input<'_>, output: &mut Output<'_>, run: &Run<'_>) -> Result<()> {
     let (x, y) = (input.floats()?, output.elements()?);
     if x.is_empty() {
-        y.fill(fold.finish(F::EMPTY, 0));
-        return Ok(());
+        return run.fill(y, fold.finish(F::EMPTY, 0));
     }
     let shape = &input.layout.shape;
     match Sizes::new(shape, axes) {

@@ -15,7 +15,7 @@ use crate::device::{Device, DeviceInfo, Memory, Shared, View, Wait};
 use crate::error::Result;
 use crate::op::Op;
 use crate::run::Run;
-use crate::share::Member;
+use crate::share::{Member, Owner};
 
 mod call;
 mod turns;
@@ -71,8 +71,8 @@ impl Shared for SharedCpu {
         self.info.clone()
     }
 
-    fn open(&self, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
-        let member = self.turns.join(weight);
+    fn open(&self, owner: &Owner, weight: NonZeroU32) -> Result<Arc<dyn Device>> {
+        let member = self.turns.join(owner, weight);
         Ok(Arc::new(Handle {
             turns: Arc::clone(&self.turns),
             member,

@@ -6,14 +6,17 @@ use super::memory::{Indices, Input, Output};
 use super::simd::vectorized;
 use crate::error::{Error, Result};
 use crate::op::{CsrMatMul, CsrTransposedMatMul, CsrValuesGradient, Spec};
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 mod kmeans;
 
 pub(super) use kmeans::{accumulate as kmeans_accumulate, assign as kmeans_assign};
 
-/// Multiplications per tile.
+/// Multiplications per tile, where rows have about equally many stored values.
 const WORK: usize = 1 << 14;
+
+/// Multiplications of a long row before a tile looks up from its work.
+const STRETCH: usize = 1 << 18;
 
 /// The most tiles that a sum over all rows is cut into.
 const BLOCKS: usize = 8;
@@ -32,7 +35,7 @@ struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn checked(op: &'static str, offsets: &'a Input<'_>, columns: &'a Input<'_>) -> Result<Self> {
+    fn checked(op: &'static str, offsets: &'a Input<'_>, columns: &'a Input<'_>, run: &Run<'_>) -> Result<Self> {
         let rows = Self { op, offsets: offsets.elements()?, columns: columns.elements()? };
         let (first, last) = (rows.offsets[0], rows.offsets[rows.count()] as usize);
         if first != 0 {
@@ -42,14 +45,18 @@ impl<'a> Rows<'a> {
             let stored = rows.columns.len();
             return Err(Error::argument(op, format!("the last offset is {last}, there are {stored} stored values")));
         }
-        let falls = vectorized(
-            #[inline(always)]
-            || rows.offsets.iter().zip(&rows.offsets[1..]).fold(false, |falls, (start, end)| falls | (start > end)),
-        );
-        if falls {
-            let row = rows.offsets.windows(2).position(|pair| pair[0] > pair[1]).unwrap_or(0);
-            return Err(Error::argument(op, format!("the offsets fall at row {row}")));
-        }
+        run.try_each(rows.count().div_ceil(STRETCH), |tile| {
+            let offsets = &rows.offsets[tile * STRETCH..rows.offsets.len().min((tile + 1) * STRETCH + 1)];
+            let falls = vectorized(
+                #[inline(always)]
+                || offsets.iter().zip(&offsets[1..]).fold(false, |falls, (start, end)| falls | (start > end)),
+            );
+            if falls {
+                let row = tile * STRETCH + offsets.windows(2).position(|pair| pair[0] > pair[1]).unwrap_or(0);
+                return Err(Error::argument(op, format!("the offsets fall at row {row}")));
+            }
+            Ok(())
+        })?;
         Ok(rows)
     }
 
@@ -79,6 +86,26 @@ impl<'a> Rows<'a> {
         (WORK.saturating_mul(self.count()) / work.max(1)).max(1)
     }
 
+    /// Calls `body` for each stored value of a row, if each is `each` multiplications.
+    #[inline(always)]
+    fn each_stored(
+        &self,
+        row: usize,
+        each: usize,
+        pace: &mut Pace<'_>,
+        mut body: impl FnMut(usize) -> Result<()>,
+    ) -> Result<()> {
+        let stored = self.stored(row..row + 1);
+        let together = (STRETCH / each.max(1)).max(1);
+        pace.step(1)?;
+        for start in stored.clone().step_by(together) {
+            let end = stored.end.min(start + together);
+            pace.step((end - start).saturating_mul(each))?;
+            (start..end).try_for_each(&mut body)?;
+        }
+        Ok(())
+    }
+
     /// The rows of one of `blocks` blocks that have about equally many stored values.
     fn block(&self, block: usize, blocks: usize) -> Range<usize> {
         let starts = &self.offsets[..self.count()];
@@ -100,12 +127,12 @@ fn sizes(dense: &Input<'_>) -> (usize, usize) {
 }
 
 pub(super) fn matmul(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
-    let rows = Rows::checked(CsrMatMul.name(), &inputs[0], &inputs[1])?;
+    let rows = Rows::checked(CsrMatMul.name(), &inputs[0], &inputs[1], run)?;
     let (values, x) = (inputs[2].floats()?, inputs[3].floats()?);
     let (count, wide) = sizes(&inputs[3]);
     let y = Parts::new(outputs[0].floats()?);
     let grain = rows.per_tile(wide);
-    run.try_each(rows.count().div_ceil(grain), |tile| {
+    run.paced(rows.count().div_ceil(grain), |pace, tile| {
         let range = tile * grain..rows.count().min((tile + 1) * grain);
         // SAFETY: each tile has rows of its own.
         let y = unsafe { y.part(range.start * wide..range.end * wide) };
@@ -114,16 +141,17 @@ pub(super) fn matmul(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run
             || {
                 if wide == 1 {
                     return y.iter_mut().zip(range).try_for_each(|(y, row)| {
-                        *y = product(&rows, row, values, &x[..count])?;
+                        *y = product(&rows, row, values, &x[..count], pace)?;
                         Ok(())
                     });
                 }
-                y.fill(0.0);
+                pace.fill(y, 0.0)?;
                 for row in range.clone() {
                     let y = &mut y[(row - range.start) * wide..][..wide];
-                    for at in rows.stored(row..row + 1) {
+                    rows.each_stored(row, wide, pace, |at| {
                         add_scaled(y, values[at], &x[rows.column(at, count)? * wide..][..wide]);
-                    }
+                        Ok(())
+                    })?;
                 }
                 Ok(())
             },
@@ -133,15 +161,19 @@ pub(super) fn matmul(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run
 
 /// One sparse row times a vector.
 #[inline(always)]
-fn product(rows: &Rows<'_>, row: usize, values: &[f32], x: &[f32]) -> Result<f32> {
+fn product(rows: &Rows<'_>, row: usize, values: &[f32], x: &[f32], pace: &mut Pace<'_>) -> Result<f32> {
     let mut sums = [0.0; 4];
     let stored = rows.stored(row..row + 1);
     let mut at = stored.start;
     while at + sums.len() <= stored.end {
-        for (lane, sum) in sums.iter_mut().enumerate() {
-            *sum += values[at + lane] * x[rows.column(at + lane, x.len())?];
+        let end = stored.end.min(at + STRETCH);
+        pace.step(end - at)?;
+        while at + sums.len() <= end {
+            for (lane, sum) in sums.iter_mut().enumerate() {
+                *sum += values[at + lane] * x[rows.column(at + lane, x.len())?];
+            }
+            at += sums.len();
         }
-        at += sums.len();
     }
     for at in at..stored.end {
         sums[0] += values[at] * x[rows.column(at, x.len())?];
@@ -160,7 +192,7 @@ pub(super) fn transposed_matmul(
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
 ) -> Result<()> {
-    let rows = Rows::checked(op.name(), &inputs[0], &inputs[1])?;
+    let rows = Rows::checked(op.name(), &inputs[0], &inputs[1], run)?;
     let transposed =
         Transposed { rows, values: inputs[2].floats()?, r: inputs[3].floats()?, wide: sizes(&inputs[3]).1, op };
     let y = outputs[0].floats()?;
@@ -186,19 +218,23 @@ impl Transposed<'_> {
     fn by_columns(&self, y: &mut [f32], tiles: usize, run: &Run<'_>) -> Result<()> {
         let width = self.wide.div_ceil(tiles).next_multiple_of(WIDE);
         let y = Parts::new(y);
-        run.try_each(self.wide.div_ceil(width), |tile| {
+        run.paced(self.wide.div_ceil(width), |pace, tile| {
             let range = tile * width..self.wide.min((tile + 1) * width);
             // SAFETY: each tile has columns of its own, and holds one piece at a time.
             let piece = |row: usize| unsafe { y.part(row * self.wide + range.start..row * self.wide + range.end) };
             vectorized(
                 #[inline(always)]
                 || {
-                    (0..self.op.columns).for_each(|row| piece(row).fill(0.0));
+                    for row in 0..self.op.columns {
+                        pace.step(range.len())?;
+                        piece(row).fill(0.0);
+                    }
                     for row in 0..self.rows.count() {
                         let r = &self.r[row * self.wide..][range.clone()];
-                        for at in self.rows.stored(row..row + 1) {
+                        self.rows.each_stored(row, range.len(), pace, |at| {
                             add_scaled(piece(self.rows.column(at, self.op.columns)?), self.values[at], r);
-                        }
+                            Ok(())
+                        })?;
                     }
                     Ok(())
                 },
@@ -211,7 +247,7 @@ impl Transposed<'_> {
         let size = y.len();
         let mut scratch = run.scratch((blocks - 1) * size)?;
         let (sums, rest) = (Parts::new(y), Parts::new(scratch.floats()));
-        run.try_each(blocks, |block| {
+        run.paced(blocks, |pace, block| {
             // SAFETY: each block has a sum of its own.
             let sum = unsafe {
                 match block {
@@ -221,7 +257,7 @@ impl Transposed<'_> {
             };
             vectorized(
                 #[inline(always)]
-                || self.sum_rows(self.rows.block(block, blocks), sum),
+                || self.sum_rows(self.rows.block(block, blocks), sum, pace),
             )
         })?;
         if blocks == 1 || size == 0 {
@@ -239,26 +275,27 @@ impl Transposed<'_> {
     }
 
     #[inline(always)]
-    fn sum_rows(&self, range: Range<usize>, sum: &mut [f32]) -> Result<()> {
-        sum.fill(0.0);
+    fn sum_rows(&self, range: Range<usize>, sum: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
+        pace.fill(sum, 0.0)?;
         for row in range {
             let r = &self.r[row * self.wide..][..self.wide];
-            for at in self.rows.stored(row..row + 1) {
+            self.rows.each_stored(row, self.wide, pace, |at| {
                 let column = self.rows.column(at, self.op.columns)?;
                 add_scaled(&mut sum[column * self.wide..][..self.wide], self.values[at], r);
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
 }
 
 pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
-    let rows = Rows::checked(CsrValuesGradient.name(), &inputs[0], &inputs[1])?;
+    let rows = Rows::checked(CsrValuesGradient.name(), &inputs[0], &inputs[1], run)?;
     let (x, dy) = (inputs[2].floats()?, inputs[3].floats()?);
     let (count, wide) = sizes(&inputs[2]);
     let gradients = Parts::new(outputs[0].floats()?);
     let grain = rows.per_tile(wide);
-    run.try_each(rows.count().div_ceil(grain), |tile| {
+    run.paced(rows.count().div_ceil(grain), |pace, tile| {
         let range = tile * grain..rows.count().min((tile + 1) * grain);
         let start = rows.stored(range.clone()).start;
         // SAFETY: each tile has rows of its own, and the offsets never fall, so it has stored values of its own.
@@ -268,17 +305,19 @@ pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], 
             || {
                 if wide == 1 {
                     for row in range {
-                        for at in rows.stored(row..row + 1) {
+                        rows.each_stored(row, 1, pace, |at| {
                             gradients[at - start] = x[rows.column(at, count)?] * dy[row];
-                        }
+                            Ok(())
+                        })?;
                     }
                     return Ok(());
                 }
                 for row in range {
                     let dy = &dy[row * wide..][..wide];
-                    for at in rows.stored(row..row + 1) {
+                    rows.each_stored(row, wide, pace, |at| {
                         gradients[at - start] = dot(&x[rows.column(at, count)? * wide..][..wide], dy);
-                    }
+                        Ok(())
+                    })?;
                 }
                 Ok(())
             },

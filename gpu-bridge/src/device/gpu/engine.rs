@@ -20,13 +20,17 @@ use super::ring::{Ring, Slot};
 use super::session::Batch;
 use crate::device::Wait;
 use crate::error::{Error, Result};
-use crate::share::{Member, Shares};
+use crate::share::{self, Member, Shares};
 
 /// Batches at the GPU at a time.
 ///
 /// So a lease of long operations delays one of short operations by no more than so many batches, of some milliseconds
 /// each; for each such lease that is owed as much.
 pub const IN_FLIGHT: usize = 2;
+
+/// How long a batch may be at the GPU. It was estimated at milliseconds; one that is not back by then never comes back, and
+/// the device is given up, so that nobody waits for it any longer.
+const LONGEST_BATCH: Duration = Duration::from_secs(60);
 
 /// How long a turn is kept for an owner that is between two batches while others wait.
 const GRACE: Duration = Duration::from_micros(500);
@@ -116,9 +120,9 @@ impl Engine {
         &self.queue.counts
     }
 
-    pub(super) fn join(&self, weight: NonZeroU32) -> Member {
+    pub(super) fn join(&self, owner: &share::Owner, weight: NonZeroU32) -> Member {
         let mut state = self.queue.lock();
-        let member = state.shares.join(weight);
+        let member = state.shares.join(owner, weight);
         state.waiting.insert(member, Waiting::default());
         member
     }
@@ -328,8 +332,8 @@ impl Owner {
     /// Waits for the oldest batch at the GPU.
     fn retire(&mut self) {
         let Some(InFlight { member, batch, slot, submission, since }) = self.in_flight.pop_front() else { return };
-        let waited = self.live.device.poll(wgpu::PollType::Wait { submission_index: Some(submission), timeout: None });
-        if let Err(error) = waited {
+        let wait = wgpu::PollType::Wait { submission_index: Some(submission), timeout: Some(LONGEST_BATCH) };
+        if let Err(error) = self.live.device.poll(wait) {
             self.live.faults.lose(&error.to_string());
         }
         if self.live.faults.is_lost() {

@@ -11,6 +11,9 @@ use crate::device::View;
 use crate::error::{Error, Result};
 use crate::shape::{MAX_RANK, Shape};
 
+/// The most rounds of a loop in one thread: a fraction of a second even on a software GPU.
+pub(super) const LONGEST_LOOP: u64 = 1 << 22;
+
 /// A kernel being made ready. Operands are bound in the order in which they are named.
 pub(super) struct Launch<'a> {
     core: &'a Core,
@@ -147,6 +150,20 @@ impl<'a> Launch<'a> {
     pub(super) fn flops(mut self, flops: u64) -> Self {
         self.flops = flops;
         self
+    }
+
+    /// Refuses a loop of so many rounds in one thread: a dispatch is cut between groups of threads, not inside them, so
+    /// nobody could stop it.
+    pub(super) fn looping(self, rounds: u64, what: &str) -> Result<Self> {
+        if rounds > LONGEST_LOOP {
+            let reason = format!(
+                "`{}`: {rounds} {what} for one element of the result, the most on a GPU is {LONGEST_LOOP} \
+                 (limit `gpu_loop`); use fewer, or a CPU lease",
+                self.op
+            );
+            return Err(Error::TooLarge { reason });
+        }
+        Ok(self)
     }
 
     /// Computes every element of `y`, one thread each, by the kernel's `value`.

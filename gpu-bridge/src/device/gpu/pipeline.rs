@@ -161,10 +161,12 @@ impl Pipelines {
                 label: Some(kernel.name),
                 source: wgpu::ShaderSource::Wgsl(text.as_str().into()),
             };
+            let mut checks = wgpu::ShaderRuntimeChecks::unchecked();
+            // Indices that are data are checked twice: slabs hold what belongs to others too.
+            checks.bounds_checks = kernel.sources.iter().any(|source| source.contains("out_of_range("));
             // SAFETY: kernels are our own, index only within what the operation's spec proved or what they clamp, divide
             // by nothing that is zero, and have no loop without an end.
-            let module =
-                unsafe { live.device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
+            let module = unsafe { live.device.create_shader_module_trusted(descriptor, checks) };
             let layout = self.layout(live, operands, bindings, immediate_bytes);
             live.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(kernel.name),

@@ -17,7 +17,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::Op;
 use crate::run::{Cancel, Run};
-use crate::share::Member;
+use crate::share::{Member, Owner};
 
 /// A batch is handed over when it is estimated to take this long.
 const BATCH_MICROSECONDS: u64 = 4_000;
@@ -437,6 +437,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn open(
         engine: &Arc<Engine>,
+        owner: &Owner,
         weight: std::num::NonZeroU32,
         info: DeviceInfo,
         mode: Mode,
@@ -446,7 +447,7 @@ impl Session {
         let mut batch = Batch::new(fault.clone(), Arc::clone(&progress));
         batch.commands.push(Command::Clear(fault.clone()));
         let core = Core {
-            member: engine.join(weight),
+            member: engine.join(owner, weight),
             engine: Arc::clone(engine),
             mode,
             fault,

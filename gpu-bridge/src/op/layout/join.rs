@@ -62,10 +62,23 @@ impl Spec for Pad {
     }
 }
 
-/// Any number of tensors of one type, joined along an axis. Their other sizes are the same.
+/// The most tensors that [`Concat`] joins at once: what it takes per input, on the tape too, stays small.
+pub const MAX_CONCAT: usize = 1_024;
+
+/// Up to [`MAX_CONCAT`] tensors of one type, joined along an axis. Their other sizes are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Concat {
     pub axis: usize,
+}
+
+impl Concat {
+    /// Refuses more than [`MAX_CONCAT`] tensors.
+    pub(crate) fn check_count(count: usize) -> Result<()> {
+        if count <= MAX_CONCAT {
+            return Ok(());
+        }
+        Err(Error::argument("concat", format!("{count} tensors, the most is {MAX_CONCAT} (limit `max_concat`)")))
+    }
 }
 
 impl Spec for Concat {
@@ -77,6 +90,7 @@ impl Spec for Concat {
         let [first, others @ ..] = inputs.metas else {
             return Err(inputs.wrong_count("at least 1"));
         };
+        Self::check_count(inputs.metas.len())?;
         if self.axis >= first.shape.rank() {
             return Err(Error::shape(inputs.op, format!("{:?} has no axis {}", first.shape, self.axis)));
         }

@@ -32,6 +32,21 @@ pub fn cases() -> Vec<Case> {
             cases.push(Case::new(gradient, &[x, dy], CLOSE, move |x| vec![backward(op, &x[0], &x[1])]));
         }
     }
+    // Many neighbours: windows that cross from one block of channels to the next, and begin or end with them.
+    for size in [33, 40, 64, 99, 100, 101, 150] {
+        for shape in [&[1_usize, 100, 3] as &[usize], &[2, 67, 5, 17], &[1, 200, 1]] {
+            let op = norm(size, 0.5, 0.75, 2.0);
+            let (x, dy) = (Array::noise(shape, 1, -2.0, 3.0), Array::noise(shape, 2, -1.0, 1.0));
+            cases.push(Case::new(op, from_ref(&x), CLOSE, move |x| vec![forward(op, &x[0])]));
+            let gradient = LocalResponseNormGradient(op);
+            cases.push(Case::new(gradient, &[x, dy], CLOSE, move |x| vec![backward(op, &x[0], &x[1])]));
+        }
+        // What is large leaves no trace in windows without it.
+        let mut x = Array::noise(&[1, 150, 1], 1, -1.0, 1.0);
+        x.data[70] = 1e15;
+        let op = norm(size, 1.0, 0.75, 1.0);
+        cases.push(Case::new(op, &[x], CLOSE, move |x| vec![forward(op, &x[0])]));
+    }
     // A NaN reaches the channels for which it counts, and no others; a negative base has no power.
     let mut nan = Array::noise(&[1, 5, 1, 2], 1, -1.0, 1.0);
     nan.data[4] = f64::NAN;

@@ -2,20 +2,34 @@
 //!
 //! A snapshot is written beside its place, synced, and renamed: there is a whole one at any moment. It names the first
 //! journal that it does not hold all of; older ones are deleted after it is in place. A journal ends where a record is
-//! not whole: what is behind was never acknowledged.
+//! not whole: what is behind was never acknowledged, unless its mark comes again (see [`journal`]). Then the journal is
+//! damaged, and that is an error.
+//!
+//! Snapshots and journals also carry the store's clock, so that no version is given out twice.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::frame::Record;
 use super::journal::{self, Journal, Pending};
+use crate::clock::unix_ms;
 
 /// Begins every snapshot; the number of the format is in it.
-const MAGIC: [u8; 8] = *b"weftpar1";
+const MAGIC: [u8; 8] = *b"weftpar2";
 
-/// Of a snapshot: magic, the first journal, the number of records, a checksum.
-const HEADER: usize = 28;
+/// Of a snapshot: magic, the first journal, the number of records, the clock, a checksum.
+const HEADER: usize = 36;
+
+/// The format before, which has no clock.
+const OLD_MAGIC: [u8; 8] = *b"weftpar1";
+const OLD_HEADER: usize = 28;
+
+/// What versions skip at a restart: more than can have been given out since the last snapshot.
+const RESTART_SKIPS: u64 = 1 << 32;
+
+/// Versions for each second since 1970: where they begin at the least, should nothing have been saved at all.
+const VERSIONS_PER_SECOND: u64 = 1 << 20;
 
 const SNAPSHOT: &str = "snapshot";
 
@@ -30,6 +44,12 @@ pub enum DiskError {
         path.display()
     )]
     Damaged { path: PathBuf, records: u64 },
+    #[error(
+        "the journal `{}` of the parameter store is damaged at byte {at}, and values that were acknowledged come after \
+         that: put a good copy in its place, or cut it off at this byte to go on without them",
+        path.display()
+    )]
+    DamagedJournal { path: PathBuf, at: u64 },
     #[error("the store's own work ended: {0}")]
     Ended(String),
 }
@@ -50,18 +70,38 @@ pub struct Disk {
     journal: Journal,
 }
 
+/// What a folder held.
+pub struct Found {
+    pub records: Vec<Record>,
+    /// Versions and epochs are given out from here on.
+    pub clock: u64,
+    /// Whether there is more than one snapshot would hold.
+    pub journals: bool,
+}
+
 impl Disk {
     /// Reads what is there, and begins a new journal.
-    pub fn open(folder: &Path) -> Result<(Self, Vec<Record>), DiskError> {
+    pub fn open(folder: &Path) -> Result<(Self, Found), DiskError> {
         fs::create_dir_all(folder).map_err(|error| DiskError::io("create", folder, error))?;
-        let (first, mut records) = read_snapshot(&snapshot_path(folder))?;
+        let Snapshot { journal: first, mut records, mut clock } = read_snapshot(&snapshot_path(folder))?;
         let mut numbers = journals(folder)?;
         numbers.sort_unstable();
-        for &number in numbers.iter().filter(|&&number| number >= first) {
-            read_journal(&journal::path_of(folder, number), &mut records)?;
-        }
         let next = numbers.last().map_or(first, |last| last + 1).max(first);
-        Ok((Self { folder: folder.to_owned(), journal: Journal::start(folder, next)? }, records))
+        let mut found = false;
+        for number in numbers {
+            let path = journal::path_of(folder, number);
+            let length = fs::metadata(&path).map_err(|error| DiskError::io("read", &path, error))?.len();
+            if number < first || length == 0 {
+                fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?;
+            } else {
+                read_journal(&path, &mut records)?;
+                found = true;
+            }
+        }
+        clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(RESTART_SKIPS);
+        clock = clock.max(unix_ms() / 1_000 * VERSIONS_PER_SECOND);
+        let journal = Journal::start(folder, next, &[Record::Clock { version: clock }])?;
+        Ok((Self { folder: folder.to_owned(), journal }, Found { records, clock, journals: found }))
     }
 
     pub fn append(&self, records: Vec<Record>) -> Pending {
@@ -76,12 +116,14 @@ impl Disk {
         self.journal.is_long().await;
     }
 
-    /// Replaces the snapshot by these records, which hold all that is in journals before `journal`.
-    pub fn write_snapshot(&self, journal: u64, records: &[Record]) -> Result<(), DiskError> {
+    /// Replaces the snapshot by these records, which hold all that is in journals before `journal`. No version after
+    /// `clock` is in them.
+    pub fn write_snapshot(&self, journal: u64, clock: u64, records: &[Record]) -> Result<(), DiskError> {
         let (place, beside) = (snapshot_path(&self.folder), self.folder.join("snapshot.new"));
         let write = || -> io::Result<()> {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(&beside)?);
-            let header = [MAGIC, journal.to_le_bytes(), (records.len() as u64).to_le_bytes()].concat();
+            let count = records.len() as u64;
+            let header = [MAGIC, journal.to_le_bytes(), count.to_le_bytes(), clock.to_le_bytes()].concat();
             file.write_all(&header)?;
             file.write_all(&crc32fast::hash(&header).to_le_bytes())?;
             for record in records {
@@ -100,38 +142,67 @@ impl Disk {
     }
 }
 
-/// The first journal that it does not hold, and what it does.
-fn read_snapshot(path: &Path) -> Result<(u64, Vec<Record>), DiskError> {
+#[derive(Default)]
+struct Snapshot {
+    /// The first journal that it does not hold.
+    journal: u64,
+    records: Vec<Record>,
+    clock: u64,
+}
+
+fn read_snapshot(path: &Path) -> Result<Snapshot, DiskError> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((0, Vec::new())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Snapshot::default()),
         Err(error) => return Err(DiskError::io("open", path, error)),
     };
     let mut file = BufReader::with_capacity(1 << 20, file);
     let damaged = |records: usize| DiskError::Damaged { path: path.to_owned(), records: records as u64 };
     let mut header = [0; HEADER];
-    file.read_exact(&mut header).map_err(|_| damaged(0))?;
-    let (numbers, checksum) = header.split_at(HEADER - 4);
-    let (magic, journal, count) = (&numbers[..8], &numbers[8..16], &numbers[16..]);
+    file.read_exact(&mut header[..OLD_HEADER]).map_err(|_| damaged(0))?;
+    let length = if header.starts_with(&OLD_MAGIC) { OLD_HEADER } else { HEADER };
+    file.read_exact(&mut header[OLD_HEADER..length]).map_err(|_| damaged(0))?;
+    let (numbers, checksum) = header[..length].split_at(length - 4);
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-    if magic != MAGIC || number(checksum) != u64::from(crc32fast::hash(numbers)) {
+    let is_known = numbers.starts_with(&MAGIC) || numbers.starts_with(&OLD_MAGIC);
+    if !is_known || number(checksum) != u64::from(crc32fast::hash(numbers)) {
         return Err(damaged(0));
     }
+    let (journal, count, clock) = (number(&numbers[8..16]), number(&numbers[16..24]), number(&numbers[24..]));
     let mut records = Vec::new();
-    for _ in 0..number(count) {
+    for _ in 0..count {
         let record = Record::read(&mut file).map_err(|error| DiskError::io("read", path, error))?;
         records.push(record.ok_or_else(|| damaged(records.len()))?);
     }
-    Ok((number(journal), records))
+    Ok(Snapshot { journal, records, clock })
 }
 
 fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<(), DiskError> {
     let failure = |error| DiskError::io("read", path, error);
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failure)?);
-    while let Some(record) = Record::read(&mut file).map_err(failure)? {
-        records.push(record);
+    // As it stands in the file. Journals of earlier versions have none.
+    let mut mark: Option<Vec<u8>> = None;
+    loop {
+        let at = file.stream_position().map_err(failure)?;
+        match Record::read(&mut file).map_err(failure)? {
+            Some(begin @ Record::Begin { .. }) if mark.is_none() => {
+                begin.write(mark.insert(Vec::new())).map_err(failure)?;
+            }
+            Some(Record::Begin { .. }) => {}
+            Some(record) => records.push(record),
+            None => {
+                let mut rest = Vec::new();
+                file.seek(io::SeekFrom::Start(at)).map_err(failure)?;
+                file.read_to_end(&mut rest).map_err(failure)?;
+                // What is cut off is the end. A mark behind what is not whole says that it was whole once.
+                let acknowledged = mark.is_some_and(|mark| rest.windows(mark.len()).any(|bytes| bytes == mark));
+                return match acknowledged {
+                    true => Err(DiskError::DamagedJournal { path: path.to_owned(), at }),
+                    false => Ok(()),
+                };
+            }
+        }
     }
-    Ok(())
 }
 
 fn journals(folder: &Path) -> Result<Vec<u64>, DiskError> {
@@ -147,4 +218,30 @@ fn journals(folder: &Path) -> Result<Vec<u64>, DiskError> {
 
 pub fn sync_folder(folder: &Path) -> Result<(), DiskError> {
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| DiskError::io("sync", folder, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::params::{Entry, Space, Value};
+
+    /// As earlier versions have written it: no clock, and the tenant's name for its id.
+    #[test]
+    fn a_folder_of_an_earlier_version_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let space = Space::of_job("ada".parse().unwrap(), "job".parse().unwrap());
+        let entry = |version| Entry { version, value: Value::bytes(vec![7; 10]), expires: None };
+        let put = |version| Record::put(&space, &"a".parse().unwrap(), &entry(version), true);
+        let mut snapshot = [OLD_MAGIC, 3_u64.to_le_bytes(), 1_u64.to_le_bytes()].concat();
+        snapshot.extend(crc32fast::hash(&snapshot).to_le_bytes());
+        put(1 << 60).write(&mut snapshot).unwrap();
+        fs::write(snapshot_path(folder.path()), snapshot).unwrap();
+        let mut journal = Vec::new();
+        put((1 << 60) + 1).write(&mut journal).unwrap();
+        journal.extend(b"cut off");
+        fs::write(journal::path_of(folder.path(), 3), journal).unwrap();
+        let (_disk, found) = Disk::open(folder.path()).unwrap();
+        assert_eq!(found.records, [put(1 << 60), put((1 << 60) + 1)]);
+        assert!(found.clock > (1 << 60) + 1);
+    }
 }

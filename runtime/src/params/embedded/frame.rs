@@ -16,12 +16,38 @@ const PREFIX: usize = 16;
 /// What is read at a time: a length that is a lie costs no more.
 const PIECE: u64 = 1 << 20;
 
-/// A change of one name.
+/// A change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    Put { space: Space, key: Key, entry: Entry, durable: bool },
-    Delete { space: Space, key: Key, version: u64 },
-    Claim { space: Space, claim: Key, epoch: u64 },
+    Put {
+        space: Space,
+        key: Key,
+        entry: Entry,
+        durable: bool,
+    },
+    Delete {
+        space: Space,
+        key: Key,
+        version: u64,
+    },
+    Claim {
+        space: Space,
+        claim: Key,
+        epoch: u64,
+    },
+    /// All values and claims of a space that are older than this are gone.
+    Clear {
+        space: Space,
+        version: u64,
+    },
+    /// Versions and epochs up to this may have been given out.
+    Clock {
+        version: u64,
+    },
+    /// Begins what is synced to a journal at once. The mark is the journal's own, and nobody can guess it.
+    Begin {
+        mark: String,
+    },
 }
 
 /// A record as MessagePack has it.
@@ -30,6 +56,9 @@ enum Meta {
     Put { space: Space, key: Key, version: u64, form: Form, expires: Option<Moment>, durable: bool },
     Delete { space: Space, key: Key, version: u64 },
     Claim { space: Space, claim: Key, epoch: u64 },
+    Clear { space: Space, version: u64 },
+    Clock { version: u64 },
+    Begin { mark: String },
 }
 
 impl Record {
@@ -45,17 +74,13 @@ impl Record {
         Self::Claim { space: space.clone(), claim: claim.clone(), epoch }
     }
 
-    pub fn space(&self) -> &Space {
-        match self {
-            Self::Put { space, .. } | Self::Delete { space, .. } | Self::Claim { space, .. } => space,
-        }
-    }
-
+    /// The version or epoch that it has of the store's clock.
     pub fn version(&self) -> u64 {
         match self {
             Self::Put { entry, .. } => entry.version,
-            Self::Delete { version, .. } => *version,
-            Self::Claim { .. } => 0,
+            Self::Claim { epoch, .. } => *epoch,
+            Self::Begin { .. } => 0,
+            Self::Delete { version, .. } | Self::Clear { version, .. } | Self::Clock { version } => *version,
         }
     }
 
@@ -102,17 +127,23 @@ impl Record {
             }
             Self::Delete { space, key, version } => (Meta::Delete { space, key, version }, &[]),
             Self::Claim { space, claim, epoch } => (Meta::Claim { space, claim, epoch }, &[]),
+            Self::Clear { space, version } => (Meta::Clear { space, version }, &[]),
+            Self::Clock { version } => (Meta::Clock { version }, &[]),
+            Self::Begin { mark } => (Meta::Begin { mark }, &[]),
         }
     }
 
     fn from_parts(meta: &[u8], data: Vec<u8>) -> Option<Self> {
         Some(match rmp_serde::from_slice(meta).ok()? {
             Meta::Put { space, key, version, form, expires, durable } => {
-                let value = Value { form, data: Bytes::from(data) }.checked().ok()?;
+                let value = Value { form: form.stored(), data: Bytes::from(data) }.checked().ok()?;
                 Self::Put { space, key, entry: Entry { version, value, expires }, durable }
             }
             Meta::Delete { space, key, version } => Self::Delete { space, key, version },
             Meta::Claim { space, claim, epoch } => Self::Claim { space, claim, epoch },
+            Meta::Clear { space, version } => Self::Clear { space, version },
+            Meta::Clock { version } => Self::Clock { version },
+            Meta::Begin { mark } => Self::Begin { mark },
         })
     }
 }
@@ -147,6 +178,9 @@ mod tests {
             Record::put(&space, &key, &Entry { version: 3, value, expires: Some(Moment(9)) }, true),
             Record::delete(&space, &key, 4),
             Record::claim(&space, &key, 5),
+            Record::Clear { space, version: 6 },
+            Record::Clock { version: 7 },
+            Record::Begin { mark: "0f".repeat(16) },
         ]
     }
 

@@ -1,4 +1,7 @@
 //! What must be durable, appended to a file: a thread writes what has come together and syncs once for all of it.
+//!
+//! What is synced together begins with the journal's mark. So whatever is before a mark was on disk when the mark was
+//! written, and has been acknowledged: if it cannot be read, that is damage and not the end of what a crash left.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -48,13 +51,20 @@ fn gone() -> DiskError {
 }
 
 impl Journal {
-    /// Begins a new file.
-    pub fn start(folder: &Path, number: u64) -> Result<Self, DiskError> {
+    /// Begins a new file with these records. If they cannot be written, because the disk is full say, neither can what
+    /// follows be, until there is a next file.
+    pub fn start(folder: &Path, number: u64, first: &[Record]) -> Result<Self, DiskError> {
         let (requests, come) = mpsc::channel();
         let long = Arc::new(Notify::new());
-        let file = JournalFile::create(folder, number)?;
+        let mut file = JournalFile::create(folder, number)?;
+        let written = file.write(first).and_then(|()| file.sync());
         let thread = Thread { folder: folder.to_owned(), file, long: long.clone() };
-        let spawned = std::thread::Builder::new().name("weft-params".to_owned()).spawn(move || thread.run(&come));
+        let failed = written.err().map(|error| thread.failure(error));
+        if let Some(error) = &failed {
+            tracing::error!(%error, "nothing can be made durable in the parameter store before its next snapshot");
+        }
+        let run = move || thread.run(&come, failed);
+        let spawned = std::thread::Builder::new().name("weft-params".to_owned()).spawn(run);
         spawned.map_err(|error| DiskError::io("start a thread for", folder, error))?;
         Ok(Self { requests, long })
     }
@@ -88,17 +98,37 @@ struct JournalFile {
     file: BufWriter<File>,
     bytes: u64,
     long_told: bool,
+    /// Begins what is synced together.
+    mark: Record,
+    /// Whether something was written since the last sync.
+    begun: bool,
 }
 
 impl JournalFile {
     fn create(folder: &Path, number: u64) -> Result<Self, DiskError> {
         let path = path_of(folder, number);
+        let mut mark = [0; 16];
+        getrandom::fill(&mut mark).map_err(|error| DiskError::Ended(format!("no randomness: {error}")))?;
         let file = File::create_new(&path).map_err(|error| DiskError::io("create", &path, error))?;
-        super::disk::sync_folder(folder)?;
-        Ok(Self { number, path, file: BufWriter::with_capacity(1 << 20, file), bytes: 0, long_told: false })
+        super::disk::sync_folder(folder).inspect_err(|_| {
+            // So that it can be created when it is tried again.
+            std::fs::remove_file(&path).ok();
+        })?;
+        Ok(Self {
+            number,
+            path,
+            file: BufWriter::with_capacity(1 << 20, file),
+            bytes: 0,
+            long_told: false,
+            mark: Record::Begin { mark: crate::digest::hex(&mark) },
+            begun: false,
+        })
     }
 
     fn write(&mut self, records: &[Record]) -> io::Result<()> {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.bytes += self.mark.write(&mut self.file)?;
+        }
         for record in records {
             self.bytes += record.write(&mut self.file)?;
         }
@@ -106,6 +136,7 @@ impl JournalFile {
     }
 
     fn sync(&mut self) -> io::Result<()> {
+        self.begun = false;
         self.file.flush()?;
         self.file.get_ref().sync_data()
     }
@@ -118,9 +149,8 @@ struct Thread {
 }
 
 impl Thread {
-    fn run(mut self, come: &mpsc::Receiver<Request>) {
-        // Once a file could not be written, what is behind the gap would not be found again: so nothing more goes there.
-        let mut failed: Option<DiskError> = None;
+    /// Once a file could not be written, what is behind the gap would not be found again: so nothing more goes there.
+    fn run(mut self, come: &mpsc::Receiver<Request>, mut failed: Option<DiskError>) {
         while let Ok(first) = come.recv() {
             let mut waiting = Vec::new();
             for request in std::iter::once(first).chain(come.try_iter().take(TOGETHER)) {

@@ -8,6 +8,8 @@ use crate::params::{Form, Key, ParamError};
 pub enum Answer {
     Done { incarnation: String, parts: Vec<Reply> },
     Lost,
+    Ended,
+    Claims,
     Late,
     Limit,
     Fenced { newest: u64 },
@@ -23,6 +25,8 @@ impl Answer {
         let answer = match text(next())?.as_str() {
             "ok" => Self::Done { incarnation: text(next())?, parts: parts.collect() },
             "lost" => Self::Lost,
+            "ended" => Self::Ended,
+            "claims" => Self::Claims,
             "late" => Self::Late,
             "limit" => Self::Limit,
             "fenced" => Self::Fenced { newest: number(next())? },

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 
 use super::Link;
-use crate::names::Name;
 use crate::params::ParamError;
+use crate::tenant::StoreId;
 
 /// Bytes of a chunk; the last one has what is left.
 pub const CHUNK: u64 = 4 << 20;
@@ -30,12 +30,17 @@ pub struct Sent {
     pub checksums: Vec<u32>,
 }
 
+/// A place for the chunks of a value, as scripts name it: the reference and how many they are.
+pub fn named(reference: &str, bytes: u64) -> String {
+    format!("{reference} {}", count(bytes))
+}
+
 pub fn count(bytes: u64) -> u64 {
     bytes.div_ceil(CHUNK)
 }
 
 /// The reference is an epoch and a number: together with the tenant they are nobody else's.
-fn key(tenant: &Name, reference: &str, index: u64) -> String {
+fn key(tenant: &StoreId, reference: &str, index: u64) -> String {
     format!("weft:chunk:{}:{reference}:{index}", tenant.as_str())
 }
 
@@ -43,7 +48,7 @@ fn part(bytes: u64, index: u64) -> Range<usize> {
     (index * CHUNK) as usize..((index + 1) * CHUNK).min(bytes) as usize
 }
 
-pub async fn put(link: &Link, tenant: &Name, reference: String, data: Bytes) -> Result<Sent, ParamError> {
+pub async fn put(link: &Link, tenant: &StoreId, reference: String, data: Bytes) -> Result<Sent, ParamError> {
     let bytes = data.len() as u64;
     let put = |index: u64| {
         let (chunk, key) = (data.slice(part(bytes, index)), key(tenant, &reference, index));
@@ -61,7 +66,7 @@ pub async fn put(link: &Link, tenant: &Name, reference: String, data: Bytes) -> 
 
 impl Chunks {
     /// Some bytes of the value; `None` if a chunk is not there.
-    pub async fn get(&self, link: &Link, tenant: &Name, range: Range<u64>) -> Result<Option<Bytes>, ParamError> {
+    pub async fn get(&self, link: &Link, tenant: &StoreId, range: Range<u64>) -> Result<Option<Bytes>, ParamError> {
         if range.is_empty() {
             return Ok(Some(Bytes::new()));
         }
@@ -102,7 +107,7 @@ impl Chunks {
 }
 
 /// Deletes chunks, named as scripts do: the reference and how many they are.
-pub async fn delete(link: &Link, tenant: &Name, named: &str) -> Result<(), ParamError> {
+pub async fn delete(link: &Link, tenant: &StoreId, named: &str) -> Result<(), ParamError> {
     let Some((reference, count)) = named.split_once(' ') else { return Ok(()) };
     for index in 0..count.parse().unwrap_or(0) {
         let mut command = cmd("UNLINK");

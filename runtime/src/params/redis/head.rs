@@ -49,7 +49,8 @@ pub fn body(value: &Value, sent: Option<&Sent>) -> Result<(u64, Bytes), ParamErr
 }
 
 fn read_frame(bytes: &[u8]) -> Result<Frame, ParamError> {
-    rmp_serde::from_slice(bytes).map_err(|error| damaged(&error.to_string()))
+    let frame: Frame = rmp_serde::from_slice(bytes).map_err(|error| damaged(&error.to_string()))?;
+    Ok(Frame { form: frame.form.stored(), ..frame })
 }
 
 /// What the frame says the value is.
@@ -98,6 +99,15 @@ impl StoredHead {
     pub fn head(&self) -> Head {
         let Self { version, expires, frame, .. } = self;
         Head { version: *version, form: frame.form.clone(), bytes: frame.bytes, expires: *expires }
+    }
+
+    /// Whether the bytes are in the head and did not come with it.
+    pub fn lacks_bytes(&self) -> bool {
+        self.chunks.is_none() && self.frame.form != Form::Counter && self.inline.is_empty() && self.frame.bytes > 0
+    }
+
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// The bytes of a value that has no chunks.

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use crate::locks::Lock;
-use crate::names::Name;
 use crate::params::ParamError;
+use crate::tenant::StoreId;
 
 /// The incarnations of tenants' stores, kept in a file.
 pub struct Incarnations {
     path: Option<PathBuf>,
-    known: Mutex<BTreeMap<Name, String>>,
+    known: Mutex<BTreeMap<StoreId, String>>,
 }
 
 impl Incarnations {
@@ -29,24 +29,24 @@ impl Incarnations {
         Ok(Self { path: Some(path.to_owned()), known: Mutex::new(known) })
     }
 
-    pub fn of(&self, tenant: &Name) -> Option<String> {
+    pub fn of(&self, tenant: &StoreId) -> Option<String> {
         self.known.locked().get(tenant).cloned()
     }
 
-    pub fn learn(&self, tenant: &Name, incarnation: &str) -> Result<(), String> {
+    pub fn learn(&self, tenant: &StoreId, incarnation: &str) -> Result<(), String> {
         self.change(|known| {
             known.insert(tenant.clone(), incarnation.to_owned());
         })
     }
 
-    pub fn forget(&self, tenant: &Name) -> Result<(), String> {
+    pub fn forget(&self, tenant: &StoreId) -> Result<(), String> {
         self.change(|known| {
             known.remove(tenant);
         })
     }
 
     /// On disk before it counts.
-    fn change(&self, change: impl FnOnce(&mut BTreeMap<Name, String>)) -> Result<(), String> {
+    fn change(&self, change: impl FnOnce(&mut BTreeMap<StoreId, String>)) -> Result<(), String> {
         let mut known = self.known.locked();
         let mut changed = known.clone();
         change(&mut changed);

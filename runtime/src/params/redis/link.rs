@@ -13,9 +13,9 @@ use client::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value as Reply};
 
 use super::answer;
 use super::scripts::Script;
-use crate::names::Name;
 use crate::params::ParamError;
 use crate::params::address::without_password;
+use crate::tenant::StoreId;
 
 /// Connections to a server: one can have one large value under way at a time.
 const CONNECTIONS: usize = 4;
@@ -170,19 +170,21 @@ impl Link {
         }
     }
 
-    pub async fn add_tenant(&self, tenant: &Name) -> Result<(), ParamError> {
+    pub async fn add_tenant(&self, tenant: &StoreId) -> Result<(), ParamError> {
         let mut command = client::cmd("SADD");
         command.arg(TENANTS).arg(tenant.as_str());
         self.run(&command).await.map(drop)
     }
 
-    pub async fn tenants(&self) -> Result<Vec<String>, ParamError> {
-        self.members(TENANTS).await
+    pub async fn remove_tenant(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        let mut command = client::cmd("SREM");
+        command.arg(TENANTS).arg(tenant.as_str());
+        self.run(&command).await.map(drop)
     }
 
-    pub async fn members(&self, key: &str) -> Result<Vec<String>, ParamError> {
+    pub async fn tenants(&self) -> Result<Vec<String>, ParamError> {
         let mut command = client::cmd("SMEMBERS");
-        command.arg(key);
+        command.arg(TENANTS);
         match self.run(&command).await? {
             Reply::Set(members) => members.into_iter().map(answer::text).collect(),
             reply => answer::texts(reply),

@@ -1,14 +1,51 @@
 -- What all scripts share. A head is a line for the scripts and then what only clients read: the frame in MessagePack, and
 -- the value's bytes if they are few. The line: version, expiry in ms or 0, bytes that count, the chunks' reference or "-",
 -- how many chunks, whether it is a counter, the frame's length.
-local heads, names, usage, claims, expiries, garbage, incarnation, jobs, counters =
-    KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9]
+local heads, names, usage, claims, expiries, garbage, incarnation, jobs, counters, held =
+    KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local known, candidate, job = ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 -- How long chunks that no head names are left for those who are reading them.
 local GRACE = 60000
+
+-- The next version or epoch. It goes by the clock on the wall, in microseconds, so that none comes twice, even if the server
+-- has lost the last ones it gave out.
+local function tick()
+    local last = tonumber(redis.call('HGET', usage, 'clock') or '0')
+    local version = string.format('%.0f', math.max(last + 1, time[1] * 1000000 + time[2]))
+    redis.call('HSET', usage, 'clock', version)
+    return version
+end
+
+local function count(what, bytes)
+    redis.call('HINCRBY', usage, what, string.format('%.0f', bytes))
+end
+
+local function counted(what)
+    return tonumber(redis.call('HGET', usage, what) or '0')
+end
+
+-- Chunks that no head names are held by somebody and counted apart: 'reserved' while they are sent, 'replaced' while they
+-- may still be read.
+local function hold(ref, what, bytes)
+    redis.call('HSET', held, ref, what .. ' ' .. string.format('%.0f', bytes))
+    count(what, bytes)
+end
+
+local function let_go(ref)
+    local what, bytes = string.match(redis.call('HGET', held, ref) or '', '^(%a+) (%d+)$')
+    if not what then return end
+    redis.call('HDEL', held, ref)
+    count(what, -tonumber(bytes))
+end
+
+-- What a claim is: its epoch, and the bytes that count for it.
+local function claimed(claim)
+    local epoch, bytes = string.match(redis.call('HGET', claims, claim) or '0', '^(%d+) ?(%d*)$')
+    return epoch, tonumber(bytes) or 0
+end
 
 local function parse(head)
     local at = string.find(head, '\n', 1, true)
@@ -50,8 +87,12 @@ local function drop(key)
     redis.call('ZREM', names, key)
     redis.call('ZREM', expiries, job .. ' ' .. key)
     if parts.counter then redis.call('HDEL', counters, key) end
-    if parts.ref ~= '-' then redis.call('ZADD', garbage, now + GRACE, parts.ref .. ' ' .. parts.chunks) end
-    redis.call('HINCRBY', usage, 'bytes', string.format('%.0f', -parts.counted))
+    if parts.ref ~= '-' then
+        redis.call('ZADD', garbage, now + GRACE, parts.ref .. ' ' .. parts.chunks)
+        hold(parts.ref, 'replaced', parts.counted)
+    end
+    count('bytes', -parts.counted)
+    if redis.call('ZCARD', names) == 0 and redis.call('HLEN', claims) == 0 then redis.call('SREM', jobs, job) end
 end
 
 -- A server that was emptied has another incarnation, or none.
@@ -61,3 +102,6 @@ if not found then
     redis.call('SET', incarnation, candidate)
     found = candidate
 end
+
+-- Its tenant is gone: nothing is read or written any more.
+local ended = redis.call('HEXISTS', usage, 'ended') == 1

@@ -1,4 +1,5 @@
-//! The scripts. Each is one step on the slot of a tenant.
+//! The scripts. Each is one step on the slot of a tenant, and looks at so many names at most: while one runs, nobody else
+//! is served.
 
 use std::sync::LazyLock;
 
@@ -30,7 +31,12 @@ scripts! {
     WRITE = "write.lua",
     LIST = "list.lua",
     RESERVE = "reserve.lua",
+    RENEW = "renew.lua",
+    RELEASE = "release.lua",
+    FORGET = "forget.lua",
     CLAIM = "claim.lua",
+    SPACES = "spaces.lua",
     CLEAR = "clear.lua",
     COLLECT = "collect.lua",
+    END = "end.lua",
 }

@@ -1,7 +1,8 @@
--- ARGV: the limit of bytes, the claim or "", its epoch, checks, changes. KEYS[10] keeps the answer for whoever asks again
+-- ARGV: the limit of bytes, the claim or "", its epoch, checks, changes. KEYS[11] keeps the answer for whoever asks again
 -- because it did not come.
-local before = redis.call('GET', KEYS[10])
+local before = redis.call('GET', KEYS[11])
 if before then return cmsgpack.unpack(before) end
+if ended then return { 'ended' } end
 
 local at = 4
 local function take()
@@ -12,7 +13,7 @@ end
 local limit = tonumber(take())
 local claim, epoch, answers_kept = take(), take(), take()
 if claim ~= '' then
-    local newest = redis.call('HGET', claims, claim) or '0'
+    local newest = claimed(claim)
     if newest ~= epoch then return { 'fenced', newest } end
 end
 
@@ -24,33 +25,35 @@ for _ = 1, tonumber(take()) do
 end
 
 -- Everything that can be wrong is found before anything is changed.
-local changes, more = {}, 0
+local changes, more, reserved = {}, 0, counted('reserved')
 for _ = 1, tonumber(take()) do
     local change = { op = take(), key = take() }
     local head, parts = live(change.key)
     change.head, change.parts = head, parts
     local stored = redis.call('HGET', heads, change.key)
-    local counted = stored and parse(stored).counted or 0
+    local before = stored and parse(stored).counted or 0
     if change.op == 'S' then
         change.counted, change.ref, change.chunks = tonumber(take()), take(), take()
         change.counter, change.expires, change.frame, change.body = take(), tonumber(take()), tonumber(take()), take()
         if change.ref ~= '-' and not redis.call('ZSCORE', garbage, change.ref .. ' ' .. change.chunks) then
             return { 'late' }
         end
-        more = more + change.counted - counted
+        if change.ref ~= '-' then
+            reserved = reserved - tonumber(string.match(redis.call('HGET', held, change.ref) or '', '^reserved (%d+)$') or '0')
+        end
+        more = more + change.counted - before
     elseif change.op == 'A' then
         change.by, change.counted, change.frame, change.body = take(), tonumber(take()), tonumber(take()), take()
         if head and not parts.counter then return { 'form', change.key, string.sub(head, parts.rest, parts.rest + parts.frame - 1) } end
-        more = more + change.counted - counted
+        more = more + change.counted - before
     elseif change.op == 'D' or change.op == 'T' then
-        more = more - counted
+        more = more - before
     else
         change.expires = tonumber(take())
     end
     changes[#changes + 1] = change
 end
-local used = tonumber(redis.call('HGET', usage, 'bytes') or '0')
-if more > 0 and used + more > limit then return { 'limit' } end
+if more > 0 and counted('bytes') + reserved + more > limit then return { 'limit' } end
 
 local function put(change, version, expires, counter)
     local head = {
@@ -60,18 +63,26 @@ local function put(change, version, expires, counter)
     local text = line(head) .. change.body
     redis.call('HSET', heads, change.key, text)
     redis.call('ZADD', names, 0, change.key)
-    redis.call('HINCRBY', usage, 'bytes', string.format('%.0f', change.counted))
+    count('bytes', change.counted)
     if expires ~= 0 then redis.call('ZADD', expiries, expires, job .. ' ' .. change.key) end
     return text
 end
 
 local result = { 'ok', found }
 for _, change in ipairs(changes) do
-    local version = string.format('%.0f', redis.call('HINCRBY', usage, 'clock', 1))
     local key, answer = change.key, false
+    -- A server that is full takes a deletion only if it is what comes first.
+    if change.op == 'D' or change.op == 'T' then
+        if change.op == 'T' and change.head then answer = told(key, change.head, change.parts, true) end
+        drop(key)
+    end
+    local version = tick()
     if change.op == 'S' then
         drop(key)
-        if change.ref ~= '-' then redis.call('ZREM', garbage, change.ref .. ' ' .. change.chunks) end
+        if change.ref ~= '-' then
+            redis.call('ZREM', garbage, change.ref .. ' ' .. change.chunks)
+            let_go(change.ref)
+        end
         if change.counter ~= '-' then redis.call('HSET', counters, key, change.counter) end
         put(change, version, change.expires == 0 and 0 or now + change.expires, change.counter ~= '-')
     elseif change.op == 'A' then
@@ -80,15 +91,10 @@ for _, change in ipairs(changes) do
         -- Alone in its write, so nothing has been changed yet.
         if type(sum) == 'table' and sum.err then return { 'overflow', key } end
         local expires = change.head and change.parts.expires or 0
-        if change.head then redis.call('HINCRBY', usage, 'bytes', string.format('%.0f', -change.parts.counted)) end
+        if change.head then count('bytes', -change.parts.counted) end
         local head = put(change, version, expires, true)
         answer = told(key, head, parse(head), true)
-    elseif change.op == 'T' then
-        if change.head then answer = told(key, change.head, change.parts, true) end
-        drop(key)
-    elseif change.op == 'D' then
-        drop(key)
-    elseif change.head then
+    elseif change.op == 'X' and change.head then
         version = change.parts.version
         change.parts.expires = change.expires == 0 and 0 or now + change.expires
         local body = string.sub(change.head, change.parts.rest)
@@ -98,7 +104,7 @@ for _, change in ipairs(changes) do
     end
     result[#result + 1] = { version, change.head and 1 or 0, answer }
 end
-redis.call('SADD', jobs, job)
-redis.call('SET', KEYS[10], cmsgpack.pack(result), 'PX', answers_kept)
+if redis.call('ZCARD', names) > 0 then redis.call('SADD', jobs, job) end
+redis.call('SET', KEYS[11], cmsgpack.pack(result), 'PX', answers_kept)
 redis.call('PUBLISH', 'weft:changed', heads)
 return result

@@ -3,6 +3,7 @@
 //! | `harm`       | what it does                                                             |
 //! |--------------|--------------------------------------------------------------------------|
 //! | `loop`       | never returns and calls nothing                                          |
+//! | `sleep`      | waits in WASI for as long as it can be asked to                          |
 //! | `matmuls`    | multiplies matrices for ever                                             |
 //! | `stubborn`   | the same, and does not care whether they can be multiplied               |
 //! | `one-matmul` | multiplies two matrices that take hours                                  |
@@ -29,12 +30,45 @@ use weft_sdk::model::Initial;
 use weft_sdk::optim::Sgd;
 use weft_sdk::{Path, Result, Tensor};
 
+mod wasi {
+    wit_bindgen::generate!({
+        inline: "
+            package weft:hostile;
+
+            world sleeper {
+                import wasi:io/poll@0.2.0;
+                import wasi:clocks/monotonic-clock@0.2.0;
+            }
+
+            package wasi:io@0.2.0 {
+                interface poll {
+                    resource pollable {
+                        block: func();
+                    }
+                }
+            }
+
+            package wasi:clocks@0.2.0 {
+                interface monotonic-clock {
+                    use wasi:io/poll@0.2.0.{pollable};
+                    subscribe-duration: func(when: u64) -> pollable;
+                }
+            }
+        ",
+        generate_all,
+    });
+}
+
 /// Does the harm, if it is one of these.
 pub fn does(harm: &str) -> Result<()> {
     match harm {
         "loop" => loop {
             black_box(());
         },
+        "sleep" => {
+            wasi::wasi::clocks::monotonic_clock::subscribe_duration(u64::MAX).block();
+            Ok(())
+        }
         "matmuls" => {
             let x = Tensor::zeros(&[256, 256])?;
             loop {

@@ -15,11 +15,14 @@
 //! |            | `no-norm`        | clips gradients to a norm below zero                                   |
 //! |            | `no-steps`       | lowers the learning rate over no steps at all                          |
 //! | `step`     | `tape`           | records operations for ever                                            |
+//! |            | `tape-of-views`  | records views, which take no device memory, for ever                   |
+//! |            | `operands`       | joins the same tensor of nothing with itself 2,000 times               |
 //! |            | `deep`           | goes back through 100,000 operations, which is allowed                 |
 //! |            | `backward-twice` | goes back from the same loss a second time                             |
 //! |            | `backward-of-nothing` | goes back from a loss that descends from no weight                |
 //! |            | `overwrite`      | changes a weight between its use and `backward`                        |
 //! |            | `nan`            | has a loss that is NaN                                                 |
+//! |            | `weight-nan`     | assigns NaN to a weight, after its loss                                 |
 //! |            | `vector-loss`, `whole-loss` | has a loss of several numbers, or of a whole one            |
 //! |            | `declared-loss`  | gives back a weight as its loss                                        |
 //! |            | `samples`        | says that it saw more samples than it was given                        |
@@ -91,6 +94,16 @@ impl Trainer for Hostile {
             "tape" => loop {
                 self.grow(&loss, 1 << 16)?;
             },
+            "tape-of-views" => {
+                let mut view = loss.reshape(&[1])?;
+                loop {
+                    view = view.reshape(&[1, 1])?.reshape(&[1])?;
+                }
+            }
+            "operands" => {
+                let nothing = self.scale.reshape(&[1])?.narrow(0, 0, 0)?;
+                Tensor::concat(&vec![&nothing; 2_000], 0)?;
+            }
             "deep" => self.grow(&loss, 100_000)?.backward()?,
             "backward-twice" => {
                 loss.backward()?;
@@ -103,6 +116,10 @@ impl Trainer for Hostile {
             }
             "straggle" if (job::worker(), job::epoch()) == (1, 1) => harm::does("loop")?,
             "nan" => return report(loss.affine(0.0, -1.0)?.log()?),
+            "weight-nan" => {
+                loss.backward()?;
+                self.scale.assign(&Tensor::scalar(f32::NAN)?)?;
+            }
             "vector-loss" => return report(loss.expand(&[3])?),
             "whole-loss" => return report(loss.cast(TensorType::I32)?),
             "declared-loss" => return report(self.offsets.clone()),

@@ -49,7 +49,7 @@ fn context(device: Arc<dyn Device>) -> Context {
 }
 
 fn on(gpu: &Gpu) -> Result<Context> {
-    Ok(context(gpu.open(NonZeroU32::MIN)?))
+    Ok(context(gpu.open(&"bench".into(), NonZeroU32::MIN)?))
 }
 
 /// A product of matrices beside the shader that everybody writes first: a thread for each element.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 mod cold_start;
 mod data;
+mod fair;
 mod framework;
 mod gpu;
 mod hostcall;
@@ -59,6 +60,7 @@ type Bench = (&'static str, fn() -> Result<()>);
 const BENCHES: &[Bench] = &[
     ("cold_start", cold_start::run),
     ("data", data::run),
+    ("fair", fair::run),
     ("gpu", gpu::run),
     ("hostcall", hostcall::run),
     ("http", http::run),

@@ -105,3 +105,34 @@ fn a_file_that_is_no_model_is_refused_and_stays_an_upload() -> Result<()> {
     ensure!(stored(&client)? == 0);
     disk_holds_what_is_charged(&node, &client)
 }
+
+/// Readers that take nothing hold their tenant's places, and nothing else.
+#[test]
+fn whoever_reads_no_export_holds_up_only_its_own_tenant() -> Result<()> {
+    use std::io::Write;
+    let node = Options::default().set("queue-timeout", "1s").start()?;
+    let (slow, other) = (node.tenant("slow", json!({}))?, node.tenant("other", json!({}))?);
+    // More than any buffer on the way holds.
+    let numbers = vec![1_u8; 32 << 20];
+    let tensors = [TensorInfo { name: "weight".to_owned(), dtype: Dtype::F32, shape: vec![numbers.len() / 4] }];
+    let mut file = Vec::new();
+    write(&tensors, [io::Result::Ok(numbers)], &Meta::default(), &mut file)?;
+    for client in [&slow, &other] {
+        keep(client, "large", &upload(client, &file)?)?.json()?;
+    }
+    let address = node.url().strip_prefix("http://").context("not plain HTTP")?;
+    let key = slow.key().context("no key")?;
+    let mut connections = Vec::new();
+    for _ in 0..8 {
+        let mut connection = std::net::TcpStream::connect(address)?;
+        let path = "/v1/models/large/file?format=npz";
+        write!(connection, "GET {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {key}\r\n\r\n")?;
+        connections.push(connection);
+    }
+    let wait = std::time::Duration::from_secs(60);
+    weft_tests::node::eventually(wait, || Ok(slow.get("/v1/models/large/file?format=npz")?.status == 429))?;
+    let answer = other.get("/v1/models/large/file?format=npz")?;
+    ensure!(answer.status == 200 && answer.body.len() > file.len() / 2, "{}", answer.status);
+    ensure!(keep(&slow, "small", &upload(&slow, &model(3)?)?)?.status == 201, "nothing could be written");
+    Ok(())
+}

@@ -153,7 +153,7 @@ fn sizes_that_no_file_has_are_refused() -> Result<()> {
 
 /// Asks, and goes away without waiting for the answer.
 fn ask_and_leave(client: &Client, method: &str, path: &str, body: &[u8]) -> Result<()> {
-    Wire::connect(client)?.request(method, path, &[], body)
+    Wire::connect(client)?.request(method, path, &["content-type: application/json"], body)
 }
 
 fn uploads_as_seen(client: &Client, digests: &[String]) -> Result<Vec<(u16, String)>> {

@@ -212,6 +212,21 @@ fn a_share_that_fails_again_and_again_ends_the_job_with_its_own_words() -> Resul
 }
 
 #[test]
+fn a_weight_that_is_no_number_fails_the_job_however_many_workers_there_are() -> Result<()> {
+    let (_node, client) = harmed(json!({}))?;
+    for workers in [1, 2] {
+        let spec = with(harmful("weight-nan"), "params", json!({ "harm": "weight-nan" }));
+        let spec = with(with(spec, "workers", json!(workers)), "name", json!(format!("of-{workers}")));
+        let name = client.must_submit(&spec)?;
+        eventually(LONG, || Ok(client.job(&name)?.job.state.is_over()))?;
+        let job = client.job(&name)?.job;
+        ensure!(job.state == State::Failed, "{workers} workers: {job:?}");
+        ensure!(job.reason.contains("not finite") && job.reason.contains("`scale`"), "{workers} workers: {job:?}");
+    }
+    Ok(())
+}
+
+#[test]
 fn time_that_is_over_ends_a_job_with_its_model() -> Result<()> {
     let (_node, client) = node()?;
     let spec = lenet(json!({ "name": "timed", "epochs": 100_000, "max_time_ms": 1_000 }));

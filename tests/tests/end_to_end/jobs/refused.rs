@@ -1,10 +1,15 @@
 //! Jobs that cannot be are refused when they are asked for, with the reason.
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-use weft_tests::components::{component, echo};
+use std::io::Cursor;
 
-use super::{lenet, node};
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+use weft::model::{Dtype, Meta, Model, TensorInfo, write};
+use weft_tests::command::{Ended, User};
+use weft_tests::components::{component, echo};
+use weft_tests::http::Client;
+
+use super::{LONG, lenet, node};
 
 #[test]
 fn every_wrong_combination_is_refused_with_the_word_that_is_wrong() -> Result<()> {
@@ -40,11 +45,73 @@ fn every_wrong_combination_is_refused_with_the_word_that_is_wrong() -> Result<()
     Ok(())
 }
 
+/// A model of lenet, and the same with a tensor more.
+fn models(client: &Client) -> Result<[Vec<u8>; 2]> {
+    client.must_train(&lenet(json!({ "name": "plain", "epochs": 1 })), LONG)?;
+    let plain = client.model_file("plain")?;
+    let mut model = Model::open(Cursor::new(&plain))?;
+    let mut tensors: Vec<TensorInfo> = model.tensors().cloned().collect();
+    let names: Vec<String> = tensors.iter().map(|tensor| tensor.name.clone()).collect();
+    let mut numbers: Vec<Vec<u8>> = names.iter().map(|name| model.tensor(name)).collect::<Result<_, _>>()?;
+    tensors.push(TensorInfo { name: "odd.weight".to_owned(), dtype: Dtype::F32, shape: vec![1] });
+    numbers.push(vec![0; 4]);
+    let mut odd = Vec::new();
+    write(&tensors, numbers.into_iter().map(Ok), &Meta::default(), &mut odd)?;
+    Ok([plain, odd])
+}
+
+fn model_names(client: &Client) -> Result<Vec<String>> {
+    let models = client.get("/v1/models")?.json()?;
+    let models = models["models"].as_array().context("no models")?;
+    Ok(models.iter().filter_map(|model| model["name"].as_str().map(str::to_owned)).collect())
+}
+
+#[test]
+fn a_model_with_tensors_that_are_not_declared_is_refused_and_is_not_left_behind() -> Result<()> {
+    let (_node, client) = node()?;
+    let [plain, odd] = models(&client)?;
+    let user = User::of(&client)?;
+    let start = |name: &str, file: &[u8]| -> Result<Ended> {
+        let file = user.file(name, file)?.display().to_string();
+        user.weft(&[
+            "train",
+            "lenet",
+            "--dataset",
+            "digits",
+            "--epochs",
+            "1",
+            "--memory",
+            "64MiB",
+            "--init-from",
+            &file,
+        ])
+    };
+    let refused = start("odd.safetensors", &odd)?;
+    ensure!(refused.code != Some(0), "{refused:?}");
+    for word in ["`init_from`", "`odd.weight`", "does not declare"] {
+        ensure!(refused.stderr.contains(word), "`{word}`: {refused:?}");
+    }
+    ensure!(model_names(&client)? == ["plain"], "{:?}", model_names(&client)?);
+    // What fits is taken, and stays.
+    let taken = start("plain.safetensors", &plain)?;
+    ensure!(taken.code == Some(0), "{taken:?}");
+    ensure!(model_names(&client)?.iter().any(|name| name.starts_with("plain-")), "{:?}", model_names(&client)?);
+    // On the machine alone it is the same.
+    let file = user.home().join("odd.safetensors").display().to_string();
+    let function = user.file("lenet.wasm", &*component("functions/lenet")?)?.display().to_string();
+    let alone = user.weft(&["train-local", &function, "--dataset", "digits", "--epochs", "1", "--init-from", &file])?;
+    ensure!(alone.code != Some(0) && alone.stderr.contains("`odd.weight`"), "{alone:?}");
+    Ok(())
+}
+
 #[test]
 fn classes_that_the_model_does_not_have_are_refused() -> Result<()> {
     let (_node, client) = node()?;
-    let answer = client.submit(&lenet(json!({ "params": { "classes": "9" } })))?;
-    ensure!(answer.status == 422, "{answer:?}");
-    ensure!(answer.problem()?.detail.contains("10 classes"), "{answer:?}");
+    // A number stands for its text.
+    for classes in [json!("9"), json!(9)] {
+        let answer = client.submit(&lenet(json!({ "params": { "classes": classes } })))?;
+        ensure!(answer.status == 422, "{answer:?}");
+        ensure!(answer.problem()?.detail.contains("10 classes"), "{answer:?}");
+    }
     Ok(())
 }

@@ -212,3 +212,59 @@ fn a_backup_that_is_taken_during_deploys_is_of_one_moment() -> Result<()> {
     }
     Ok(())
 }
+
+/// Checkpoints come and go many times while an archive is read.
+#[test]
+fn a_backup_that_is_taken_under_a_job_is_whole_and_the_job_goes_on_to_the_same_bits() -> Result<()> {
+    use crate::end_to_end::jobs::{LONG, lenet, prepare, weights};
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    prepare(&tenant)?;
+    let spec = |name: &str| lenet(json!({ "name": name, "epochs": 12, "workers": 2, "checkpoint_every": 1 }));
+    tenant.must_train(&spec("calm"), LONG)?;
+    let calm = weights(&tenant, "calm")?;
+    tenant.must_submit(&spec("busy"))?;
+    let mut backups = Vec::new();
+    for epoch in 1..=3 {
+        tenant.job_until("busy", LONG, |detail| detail.job.epoch >= epoch)?;
+        let user = User::new()?;
+        let file = back_up(&node, &user)?;
+        backups.push((user, file));
+    }
+    tenant.must_finish("busy", LONG)?;
+    ensure!(weights(&tenant, "busy")? == calm);
+    for (user, file) in &backups {
+        let folder = Arc::new(tempfile::tempdir()?);
+        let ended = restore(user, file, &folder.path().join("data"))?;
+        ensure!(ended.code == Some(0), "{ended:?}");
+        let restored = Options::default().start_in(folder)?;
+        let tenant = Client::new(restored.url(), tenant.key());
+        tenant.must_finish("busy", LONG)?;
+        ensure!(weights(&tenant, "busy")? == calm);
+    }
+    Ok(())
+}
+
+/// A reader that takes no more of an archive holds nobody up.
+#[test]
+fn changes_go_on_while_a_backup_is_read() -> Result<()> {
+    use std::io::{Read, Write};
+    let (node, keys) = original()?;
+    let operator = node.operator_key().context("no key")?.to_owned();
+    let one = Client::new(node.url(), Some(&keys[0]));
+    // More than any buffer on the way holds.
+    let file: Vec<u8> = (0..48_u32 << 18).flat_map(u32::to_le_bytes).collect();
+    let digest = weft::digest::Digest::of(&file).to_string();
+    one.post("/v1/uploads", &json!({ "digest": digest, "size": file.len() }))?.json()?;
+    for (index, part) in file.chunks(weft::catalog::PART_BYTES as usize).enumerate() {
+        one.send("PUT", &format!("/v1/uploads/{digest}/parts/{index}"), &[], part)?.json()?;
+    }
+    let address = node.url().strip_prefix("http://").context("not plain HTTP")?.to_owned();
+    let mut reader = std::net::TcpStream::connect(&address)?;
+    write!(reader, "GET /v1/backup HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {operator}\r\n\r\n")?;
+    let mut first = [0; 1_024];
+    ensure!(reader.read(&mut first)? > 0, "no archive came");
+    one.must_deploy("another", &marked(&components::echo()?, 77))?;
+    ensure!(one.must_invoke("another", "at once")? == "at once");
+    Ok(())
+}

@@ -8,6 +8,7 @@ use weft::digest::Digest;
 use weft_tests::components;
 use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options};
+use weft_tests::python;
 
 fn description(node: &Node) -> Result<Value> {
     node.anybody().get("/openapi.json")?.json()
@@ -66,10 +67,74 @@ fn what_the_description_refers_to_is_in_it() -> Result<()> {
     Ok(())
 }
 
-/// What an operation says of a status: its own entry, or that of its class.
+/// What an operation says of a status.
 fn declared<'a>(description: &'a Value, method: &str, path: &str, status: u16) -> Option<&'a Value> {
-    let responses = &description["paths"][path][method.to_lowercase()]["responses"];
-    responses.get(status.to_string()).or_else(|| responses.get(format!("{}XX", status / 100)))
+    let response = description["paths"][path][method.to_lowercase()]["responses"].get(status.to_string())?;
+    match response["$ref"].as_str() {
+        Some(reference) => description.pointer(reference.strip_prefix('#')?),
+        None => Some(response),
+    }
+}
+
+#[test]
+fn a_validator_finds_nothing_wrong_with_the_description() -> Result<()> {
+    let node = Options::default().start()?;
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("openapi.json"), description(&node)?.to_string())?;
+    python::run(
+        "import json, openapi_spec_validator; openapi_spec_validator.validate(json.load(open('openapi.json')))",
+        folder.path(),
+    )?;
+    Ok(())
+}
+
+#[test]
+fn no_operation_describes_a_whole_class_of_statuses() -> Result<()> {
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    for (path, operations) in description["paths"].as_object().context("no paths")? {
+        for (method, operation) in operations.as_object().context("no operations")? {
+            let statuses = operation["responses"].as_object().context("no answers")?;
+            let odd: Vec<_> = statuses.keys().filter(|status| status.parse::<u16>().is_err()).collect();
+            ensure!(odd.is_empty(), "{method} {path} describes {odd:?}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_pattern_excludes_is_refused_and_what_it_admits_is_understood() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    let digest = Digest::of(b"");
+    let status = |path: &str| -> Result<u16> { Ok(tenant.get(path)?.status) };
+    for path in ["/v1/functions?limit=0", "/v1/jobs?limit=0", "/v1/params?limit=0", "/v1/jobs?state=lost"] {
+        ensure!(status(path)? == 400, "{path}");
+    }
+    let last = u64::MAX;
+    ensure!(status(&format!("/v1/params/absent?newer_than={last}"))? != 400);
+    ensure!(status(&format!("/v1/params/absent?newer_than={last}0"))? == 400);
+    ensure!(status(&format!("/v1/uploads/{digest}"))? == 404);
+    ensure!(status("/v1/uploads/sha256:0")? == 400);
+    Ok(())
+}
+
+#[test]
+fn methods_that_are_allowed_are_those_that_are_described() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    for (method, path, allowed) in [
+        ("PUT", "/v1/jobs/absent", "GET,HEAD,DELETE"),
+        ("POST", "/v1/jobs/absent", "GET,HEAD,DELETE"),
+        ("OPTIONS", "/v1/jobs/absent", "GET,HEAD,DELETE"),
+        ("PUT", "/v1/jobs", "POST,GET,HEAD"),
+        ("PATCH", "/v1/functions/it", "PUT,GET,HEAD,DELETE"),
+    ] {
+        let answer = tenant.send(method, path, &[], b"")?;
+        ensure!(answer.status == 405, "{method} {path}: {answer:?}");
+        ensure!(answer.header("allow") == Some(allowed), "{method} {path}: {answer:?}");
+    }
+    Ok(())
 }
 
 /// That an answer is one of those that its operation describes, of a content type that is described.
@@ -221,11 +286,11 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
     let mut seen = Vec::new();
     for (method, path, template, body, clients) in asks {
         for client in *clients {
-            let headers: &[_] = if *template == "/v1/functions/{name}/invoke" {
-                &[("content-type", "application/octet-stream")]
-            } else {
-                &[]
+            let kind = match template.ends_with("/invoke") {
+                true => "application/octet-stream",
+                false => "application/json",
             };
+            let headers = &[("content-type", kind)];
             let answer = client.send(method, path, headers, body)?;
             is_declared(&description, method, template, &answer)?;
             seen.push((method.to_lowercase(), template.to_string()));

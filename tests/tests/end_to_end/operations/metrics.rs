@@ -52,7 +52,7 @@ fn sample(line: &str) -> Result<Sample> {
 }
 
 fn scrape(node: &Node) -> Result<Vec<Sample>> {
-    let answer = node.operator()?.get("/metrics")?;
+    let answer = node.operator()?.send("GET", "/metrics", &[("accept", "application/openmetrics-text")], b"")?;
     ensure!(answer.header("content-type").is_some_and(|kind| kind.starts_with("application/openmetrics-text")));
     parse(&answer.text())
 }
@@ -144,5 +144,38 @@ fn the_number_of_series_does_not_follow_what_callers_send() -> Result<()> {
     ensure!(samples.len() == series, "{series} became {}", samples.len());
     let known = ["le", "outcome", "type"];
     ensure!(samples.iter().flat_map(|sample| sample.labels.keys()).all(|label| known.contains(&label.as_str())));
+    Ok(())
+}
+
+/// What `promtool check metrics` asks of names, types and help texts.
+#[test]
+fn whoever_does_not_ask_for_openmetrics_gets_the_older_format() -> Result<()> {
+    let answer = used()?.operator()?.get("/metrics")?;
+    ensure!(
+        answer.header("content-type").is_some_and(|kind| kind.starts_with("text/plain; version=0.0.4")),
+        "{answer:?}"
+    );
+    let text = answer.text();
+    let (mut types, mut helps) = (BTreeMap::new(), BTreeSet::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (family, kind) = rest.split_once(' ').with_context(|| line.to_owned())?;
+            ensure!(types.insert(family, kind).is_none(), "`{family}` has two types");
+        } else if let Some(rest) = line.strip_prefix("# HELP ") {
+            let (family, help) = rest.split_once(' ').with_context(|| line.to_owned())?;
+            ensure!(!help.trim().is_empty() && helps.insert(family), "`{line}`");
+        } else {
+            let sample = sample(line).with_context(|| format!("`{line}`"))?;
+            let family = ["_bucket", "_sum", "_count"].iter().find_map(|ending| sample.name.strip_suffix(ending));
+            let family = family.filter(|family| types.get(family) == Some(&"histogram")).unwrap_or(&sample.name);
+            ensure!(types.contains_key(family) && helps.contains(family), "`{line}` is of no family");
+        }
+    }
+    for (family, kind) in types {
+        ensure!(family.ends_with("_total") == (kind == "counter"), "`{family}` is a {kind}");
+        for unit in ["_ms", "_us", "_milliseconds", "_microseconds", "_kb", "_mib", "_kilobytes"] {
+            ensure!(!family.contains(unit), "`{family}` is not in base units");
+        }
+    }
     Ok(())
 }

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use weft_tests::components;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options, eventually};
 use weft_tests::wire::Wire;
+use weft_tests::{components, guests};
 
 const SOON: Duration = Duration::from_secs(8);
 const INVOKE: &str = "/v1/functions/echo/invoke";
@@ -165,7 +165,8 @@ fn an_upload_over_the_quota_is_refused_by_name() -> Result<()> {
 #[test]
 fn json_that_goes_on_and_on_is_refused() -> Result<()> {
     let node = Options::default().start()?;
-    let answer = node.operator()?.send("POST", "/v1/tenants", &[], &[b' '; 65 << 10])?;
+    let answer =
+        node.operator()?.send("POST", "/v1/tenants", &[("content-type", "application/json")], &[b' '; 65 << 10])?;
     ensure!(answer.status == 413 && answer.problem_kind()?.0 == "too-large", "{answer:?}");
     Ok(())
 }
@@ -260,14 +261,22 @@ fn a_connection_is_closed_on_request() -> Result<()> {
     Ok(())
 }
 
+/// A connection on which a request is being answered: its body does not come.
+fn held(tenant: &Client) -> Result<Wire> {
+    let mut wire = Wire::connect(tenant)?;
+    wire.head("POST", INVOKE, &["content-length: 100"])?;
+    wire.send("\r\n")?;
+    Ok(wire)
+}
+
 #[test]
 fn connections_beyond_the_limit_wait_for_their_turn() -> Result<()> {
-    let (_node, tenant) = with_echo(Options::default().set("max-connections", "3"))?;
-    // The third is the one that `tenant` keeps alive.
-    let held = [Wire::connect(&tenant)?, Wire::connect(&tenant)?];
+    let options = Options::default().set("max-connections", "3").set("max-connections-per-tenant", "3");
+    let (_node, tenant) = with_echo(options)?;
+    let held = (0..3).map(|_| held(&tenant)).collect::<Result<Vec<_>>>()?;
     let ask = |_| -> Result<Wire> {
         let mut wire = Wire::connect(&tenant)?;
-        wire.request("GET", "/livez", &[], b"")?;
+        wire.request("GET", "/livez", &["connection: close"], b"")?;
         Ok(wire)
     };
     let mut waiting = (0..10).map(ask).collect::<Result<Vec<_>>>()?;
@@ -276,5 +285,108 @@ fn connections_beyond_the_limit_wait_for_their_turn() -> Result<()> {
     for mut wire in waiting {
         ensure!(wire.answer()?.status == 200);
     }
+    goes_on(&tenant)
+}
+
+#[test]
+fn connections_that_nobody_uses_make_room() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-connections", "20"))?;
+    let mut idle = (0..20).map(|_| Wire::connect(&tenant)).collect::<Result<Vec<_>>>()?;
+    // One of them has even asked something, which needs no key.
+    idle[0].request("GET", "/livez", &[], b"")?;
+    let start = Instant::now();
+    for _ in 0..5 {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.request("POST", INVOKE, &[], b"next")?;
+        ensure!(wire.answer()?.text() == "next");
+    }
+    ensure!(start.elapsed() < SOON, "the idle ones kept others out for {:?}", start.elapsed());
+    Ok(())
+}
+
+#[test]
+fn a_tenant_holds_only_its_share_of_the_connections() -> Result<()> {
+    let (node, tenant) = with_echo(Options::default().set("max-connections", "20"))?;
+    let other = node.tenant("two", json!({}))?;
+    other.must_deploy("echo", &components::echo()?)?;
+    tenant.must_deploy("sleep", &guests::wat("wasi-sleep")?)?;
+    let mut waiting = Vec::new();
+    for _ in 0..10 {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.request("POST", &INVOKE.replace("echo", "sleep"), &[], b"")?;
+        waiting.push(wire);
+    }
+    let refused = || -> Result<bool> {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.request("GET", "/v1/usage", &[], b"")?;
+        let answer = wire.answer()?;
+        if answer.status == 200 {
+            return Ok(false);
+        }
+        ensure!(answer.status == 429, "{answer:?}");
+        ensure!(answer.problem_kind()? == ("rate-limited".into(), Some("max_connections_per_tenant".into())));
+        ensure!(answer.header("retry-after").is_some(), "{answer:?}");
+        Ok(true)
+    };
+    eventually(SOON, refused)?;
+    // As many connections as it likes to open: they are refused one by one, and others come in.
+    let _more = (0..40).map(|_| Wire::connect(&tenant)).collect::<Result<Vec<_>>>()?;
+    let start = Instant::now();
+    for _ in 0..5 {
+        ensure!(other.must_invoke("echo", "mine")? == "mine");
+    }
+    ensure!(start.elapsed() < SOON, "others were kept out for {:?}", start.elapsed());
+    drop(waiting);
+    eventually(SOON, || Ok(!refused()?))
+}
+
+#[test]
+fn a_client_that_has_closed_its_half_is_answered() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    for (method, path, body) in [("GET", "/livez", ""), ("POST", INVOKE, "hello")] {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.request(method, path, &[], body.as_bytes())?;
+        wire.half_close()?;
+        let said = wire.until_closed(SOON)?;
+        ensure!(said.starts_with(b"HTTP/1.1 200"), "{path}: {}", String::from_utf8_lossy(&said));
+        ensure!(body.is_empty() || said.ends_with(body.as_bytes()), "{}", String::from_utf8_lossy(&said));
+    }
+    goes_on(&tenant)
+}
+
+#[test]
+fn a_request_for_two_hosts_or_none_is_refused() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    for head in ["", "host: a\r\nhost: b\r\n", "host: a\r\nhost: a\r\n"] {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.send(format!("GET /livez HTTP/1.1\r\n{head}\r\n"))?;
+        let answer = wire.answer()?;
+        ensure!(answer.status == 400 && answer.problem()?.detail.contains("Host"), "{answer:?}");
+    }
+    // HTTP/1.0 has no hosts.
+    let mut wire = Wire::connect(&tenant)?;
+    wire.send("GET /livez HTTP/1.0\r\n\r\n")?;
+    ensure!(wire.answer()?.status == 200);
+    Ok(())
+}
+
+#[test]
+fn an_expectation_that_cannot_be_met_is_refused() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.request("POST", INVOKE, &["expect: 200-ok"], b"x")?;
+    let answer = wire.answer()?;
+    ensure!(answer.status == 417 && answer.problem_kind()?.0 == "expectation-failed", "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn a_transfer_coding_that_nobody_here_knows_is_refused() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default())?;
+    let mut wire = Wire::connect(&tenant)?;
+    wire.head("POST", INVOKE, &["transfer-encoding: gzip, chunked"])?;
+    wire.send("\r\n1\r\nx\r\n0\r\n\r\n")?;
+    let answer = wire.answer()?;
+    ensure!(answer.status == 501 && answer.problem_kind()?.0 == "unknown-coding", "{answer:?}");
     goes_on(&tenant)
 }

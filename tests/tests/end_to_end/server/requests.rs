@@ -184,3 +184,35 @@ fn requests_over_the_rate_are_told_when_to_come_back() -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn json_that_is_not_called_json_is_refused_with_what_to_send() -> Result<()> {
+    let node = with_echo()?;
+    let body = json!({ "name": "two" }).to_string();
+    for kind in ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", ""] {
+        let answer = node.anybody().send("POST", "/v1/tenants", &[("content-type", kind)], body.as_bytes())?;
+        ensure!(answer.status == 415 && answer.problem_kind()?.0 == "unsupported-media-type", "{answer:?}");
+        ensure!(answer.problem()?.detail.contains("application/json"), "{answer:?}");
+    }
+    let kind = ("content-type", "Application/JSON; charset=utf-8");
+    node.anybody().send("POST", "/v1/tenants", &[kind], body.as_bytes())?.json()?;
+    Ok(())
+}
+
+#[test]
+fn no_answer_is_to_be_guessed_at() -> Result<()> {
+    let node = with_echo()?;
+    let (html, client) = (("content-type", "text/html"), node.anybody());
+    let answers = [
+        client.get("/livez")?,
+        client.get("/v1/functions")?,
+        client.get("/nowhere")?,
+        client.get("/v1/functions/%FF")?,
+        client.send("POST", "/v1/functions/echo/invoke", &[html], b"<script>")?,
+        client.send("DELETE", "/v1/functions/echo", &[("origin", "http://evil.example")], b"")?,
+    ];
+    for answer in answers {
+        ensure!(answer.header("x-content-type-options") == Some("nosniff"), "{answer:?}");
+    }
+    Ok(())
+}

@@ -4,7 +4,7 @@
 use super::Geometry;
 use crate::device::cpu::panel::{self, ADDED, LANES, Offsets, ROWS, RUN};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 19;
@@ -72,7 +72,7 @@ pub(super) fn gradient_input(
     let panel_floats = outputs * ROWS;
     let mut packed = run.scratch(groups * row_panels * panel_floats + depth + outputs)?;
     let (packed, tables) = packed.floats().split_at_mut(groups * row_panels * panel_floats);
-    pack(geometry, weight, packed);
+    pack(geometry, weight, packed, run)?;
     let border = Border::new(geometry);
     let (table, steps) = bytemuck::cast_slice_mut::<_, u32>(tables).split_at_mut(depth);
     table.iter_mut().enumerate().for_each(|(row, into)| *into = border.offset(geometry, row) as u32);
@@ -82,7 +82,8 @@ pub(super) fn gradient_input(
     let images_per_tile = (SMALL_TILE / (to * depth * outputs).max(1)).clamp(1, images);
     let sums_floats = border.floats(geometry);
     let dx = Parts::new(dx);
-    run.each_with(images.div_ceil(images_per_tile) * groups, sums_floats + outputs * ADDED * RUN, |tile, scratch| {
+    let floats = sums_floats + outputs * ADDED * RUN;
+    run.paced_with(images.div_ceil(images_per_tile) * groups, floats, |pace, tile, scratch| {
         let (first, group) = (tile / groups * images_per_tile, tile % groups);
         let (sums, columns) = scratch.split_at_mut(sums_floats);
         let weights = &packed[group * row_panels * panel_floats..][..row_panels * panel_floats];
@@ -90,8 +91,9 @@ pub(super) fn gradient_input(
         for image in first..images.min(first + images_per_tile) {
             let index = image * groups + group;
             let dy = &dy[index * outputs * to..][..outputs * to];
+            pace.step(2 * sums_floats)?;
             sums.fill(0.0);
-            send(geometry, border, dy, &packed, columns, sums);
+            send(geometry, border, dy, &packed, columns, sums, pace)?;
             // SAFETY: the channels of this group of this image are this tile's alone.
             let dx = unsafe { dx.part(index * inputs * from..(index + 1) * inputs * from) };
             for (dx, sums) in dx.chunks_exact_mut(from).zip(sums.chunks_exact(border.height * border.width)) {
@@ -101,6 +103,7 @@ pub(super) fn gradient_input(
                 }
             }
         }
+        Ok(())
     })
 }
 
@@ -115,25 +118,43 @@ struct Packed<'a> {
 }
 
 /// Lays the weight out as panels of taps, whose depth are the output channels.
-fn pack(geometry: &Geometry, weight: &[f32], packed: &mut [f32]) {
+fn pack(geometry: &Geometry, weight: &[f32], packed: &mut [f32], run: &Run<'_>) -> Result<()> {
     let (outputs, depth) = (geometry.outputs, geometry.depth());
     let row_panels = depth.div_ceil(ROWS);
-    for (index, panel) in packed.chunks_exact_mut(outputs * ROWS).enumerate() {
-        let (group, first) = (index / row_panels, index % row_panels * ROWS);
-        let count = ROWS.min(depth - first);
-        for (output, into) in panel.chunks_exact_mut(ROWS).enumerate() {
-            let weight = &weight[(group * outputs + output) * depth..][..depth];
-            for (row, into) in into[..count].iter_mut().enumerate() {
-                let (tap, input) = place(geometry, first + row);
-                *into = weight[input * geometry.taps() + tap];
-            }
-            into[count..].fill(0.0);
+    let together = ((1 << 15) / (outputs * ROWS)).max(1);
+    run.paced_chunks(packed, together * outputs * ROWS, |pace, tile, packed| {
+        for (index, panel) in packed.chunks_exact_mut(outputs * ROWS).enumerate() {
+            pace.step(4 * panel.len())?;
+            pack_panel(geometry, weight, row_panels, tile * together + index, panel);
         }
+        Ok(())
+    })
+}
+
+fn pack_panel(geometry: &Geometry, weight: &[f32], row_panels: usize, index: usize, panel: &mut [f32]) {
+    let (outputs, depth) = (geometry.outputs, geometry.depth());
+    let (group, first) = (index / row_panels, index % row_panels * ROWS);
+    let count = ROWS.min(depth - first);
+    for (output, into) in panel.chunks_exact_mut(ROWS).enumerate() {
+        let weight = &weight[(group * outputs + output) * depth..][..depth];
+        for (row, into) in into[..count].iter_mut().enumerate() {
+            let (tap, input) = place(geometry, first + row);
+            *into = weight[input * geometry.taps() + tap];
+        }
+        into[count..].fill(0.0);
     }
 }
 
 /// Adds what all outputs of an image send back.
-fn send(geometry: &Geometry, border: Border, dy: &[f32], packed: &Packed<'_>, columns: &mut [f32], sums: &mut [f32]) {
+fn send(
+    geometry: &Geometry,
+    border: Border,
+    dy: &[f32],
+    packed: &Packed<'_>,
+    columns: &mut [f32],
+    sums: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let [height, width] = geometry.to;
     let runs_per_row = width.div_ceil(RUN);
     let runs = height * runs_per_row;
@@ -157,7 +178,9 @@ fn send(geometry: &Geometry, border: Border, dy: &[f32], packed: &Packed<'_>, co
         }
         let starts = places.map(|(row, column)| row * border.width + column);
         for (weights, offsets) in packed.weights.chunks_exact(geometry.outputs * ROWS).zip(packed.table.chunks(ROWS)) {
+            pace.step(weights.len() * ADDED * RUN)?;
             panel::add_runs(weights, columns, packed.steps, offsets, starts, sums);
         }
     }
+    Ok(())
 }

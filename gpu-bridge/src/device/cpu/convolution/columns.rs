@@ -6,7 +6,7 @@
 use super::Geometry;
 use crate::device::cpu::panel::{self, Block, LANES, ROWS};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Floats of gathered pixels that a tile works on at a time: they share the second-level cache with the weight.
 const GATHERED: usize = 48 * 1024;
@@ -44,7 +44,7 @@ pub(super) fn forward(
     let gather = fits.min(tile_panels);
 
     let y = Parts::new(y);
-    run.each_with(geometry.groups * column_tiles * row_pieces, gather * depth * LANES, |tile, gathered| {
+    run.paced_with(geometry.groups * column_tiles * row_pieces, gather * depth * LANES, |pace, tile, gathered| {
         let (group, piece, columns_at) =
             (tile / row_pieces / column_tiles, tile % row_pieces, tile / row_pieces % column_tiles);
         let rows = piece * rows_per_piece..row_panels.min((piece + 1) * rows_per_piece);
@@ -53,11 +53,12 @@ pub(super) fn forward(
         while first < last {
             let count = gather.min(last - first);
             for (panel, gathered) in gathered.chunks_exact_mut(depth * LANES).take(count).enumerate() {
-                gather_panel(geometry, group, x, (first + panel) * LANES, columns, gathered);
+                gather_panel(geometry, group, x, (first + panel) * LANES, columns, gathered, pace)?;
             }
             for row_panel in rows.clone() {
                 let weights = &packed[(group * row_panels + row_panel) * depth * ROWS..][..depth * ROWS];
                 for (panel, gathered) in gathered.chunks_exact(depth * LANES).take(count).enumerate() {
+                    pace.step(depth * ROWS * LANES)?;
                     let mut block: Block = [[0.0; LANES]; ROWS];
                     panel::multiply(depth, weights, gathered, &mut block);
                     // SAFETY: every output belongs to one group, row and column, and so to one tile.
@@ -66,23 +67,41 @@ pub(super) fn forward(
             }
             first += count;
         }
+        Ok(())
     })
 }
 
 /// Gathers what [`LANES`] consecutive outputs see, counted from `column`.
-fn gather_panel(geometry: &Geometry, group: usize, x: &[f32], column: usize, columns: usize, panel: &mut [f32]) {
+fn gather_panel(
+    geometry: &Geometry,
+    group: usize,
+    x: &[f32],
+    column: usize,
+    columns: usize,
+    panel: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     for half in 0..2 {
         let first = column + half * 8;
         if first + 8 <= columns && geometry.stride[1] == 1 && first % geometry.to[1] + 8 <= geometry.to[1] {
-            gather_run(geometry, group, x, first, half * 8, panel);
+            gather_run(geometry, group, x, first, half * 8, panel, pace)?;
         } else {
-            gather_lanes(geometry, group, x, first, columns, half * 8, panel);
+            gather_lanes(geometry, group, x, (first, columns), half * 8, panel, pace)?;
         }
     }
+    Ok(())
 }
 
 /// Eight outputs of one row: what they see lies side by side.
-fn gather_run(geometry: &Geometry, group: usize, x: &[f32], column: usize, lane: usize, panel: &mut [f32]) {
+fn gather_run(
+    geometry: &Geometry,
+    group: usize,
+    x: &[f32],
+    column: usize,
+    lane: usize,
+    panel: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let Geometry { inputs, groups, from, kernel, .. } = *geometry;
     let (image, pixel) = (column / geometry.output_plane(), column % geometry.output_plane());
     let (row, across) = (pixel / geometry.to[1], pixel % geometry.to[1]);
@@ -90,6 +109,7 @@ fn gather_run(geometry: &Geometry, group: usize, x: &[f32], column: usize, lane:
     let base = (image * groups + group) * inputs * plane;
     for down in 0..kernel[0] {
         let source_row = geometry.source(0, row, down);
+        pace.step(8 * kernel[1] * inputs)?;
         for over in 0..kernel[1] {
             let tap = down * kernel[1] + over;
             let start = across + over * geometry.dilation[1];
@@ -113,6 +133,7 @@ fn gather_run(geometry: &Geometry, group: usize, x: &[f32], column: usize, lane:
             }
         }
     }
+    Ok(())
 }
 
 /// Eight outputs anywhere, perhaps of several rows or images; those past the end see zeros.
@@ -120,11 +141,11 @@ fn gather_lanes(
     geometry: &Geometry,
     group: usize,
     x: &[f32],
-    column: usize,
-    columns: usize,
+    (column, columns): (usize, usize),
     lane: usize,
     panel: &mut [f32],
-) {
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let Geometry { inputs, groups, from, to, kernel, .. } = *geometry;
     let (plane, taps) = (geometry.input_plane(), geometry.taps());
     let pixels: [Option<(usize, usize, usize)>; 8] = std::array::from_fn(|offset| {
@@ -134,6 +155,7 @@ fn gather_lanes(
         (column < columns).then_some((base, pixel / to[1], pixel % to[1]))
     });
     for down in 0..kernel[0] {
+        pace.step(8 * kernel[1] * inputs)?;
         for over in 0..kernel[1] {
             let tap = down * kernel[1] + over;
             let sources: [Option<usize>; 8] = pixels.map(|pixel| {
@@ -157,6 +179,7 @@ fn gather_lanes(
             }
         }
     }
+    Ok(())
 }
 
 /// Puts a block of outputs where they belong.

@@ -6,13 +6,16 @@
 use super::Geometry;
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Channels side by side.
 const LANES: usize = 8;
 
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 17;
+
+/// The most multiply-adds between two looks up from the work.
+const STRETCH: usize = 1 << 20;
 
 type Lanes = [f32; LANES];
 
@@ -68,10 +71,10 @@ pub(super) fn forward(
     let per_tile = images_per_tile(geometry);
     let blocks = channels.div_ceil(LANES);
     let y = Parts::new(y);
-    run.each_with(
+    run.paced_with(
         blocks * geometry.images.div_ceil(per_tile),
         padded.floats() + (taps + to) * LANES,
-        |tile, scratch| {
+        |pace, tile, scratch| {
             let first = tile % blocks * LANES;
             let count = LANES.min(channels - first);
             let (source, rest) = scratch.split_at_mut(padded.floats());
@@ -81,10 +84,11 @@ pub(super) fn forward(
                 Some(bias) if lane < count => bias[first + lane],
                 _ => 0.0,
             });
-            source.fill(0.0);
+            pace.fill(source, 0.0)?;
             let images = tile / blocks * per_tile..geometry.images.min((tile / blocks + 1) * per_tile);
             for image in images {
                 let at = image * channels + first;
+                pace.step(from * LANES)?;
                 load(geometry, padded, &x[at * from..][..count * from], as_lanes(source));
                 vectorized(
                     #[inline(always)]
@@ -96,13 +100,16 @@ pub(super) fn forward(
                             as_lanes_ref(weights),
                             &shift,
                             as_lanes(results),
+                            pace,
                         )
                     },
-                );
+                )?;
                 // SAFETY: these channels of this image are this tile's alone.
                 let y = unsafe { y.part(at * to..(at + count) * to) };
+                pace.step(to * LANES)?;
                 separate(as_lanes_ref(results), y, to);
             }
+            Ok(())
         },
     )
 }
@@ -120,10 +127,10 @@ pub(super) fn gradient_input(
     let per_tile = images_per_tile(geometry);
     let blocks = channels.div_ceil(LANES);
     let dx = Parts::new(dx);
-    run.each_with(
+    run.paced_with(
         blocks * geometry.images.div_ceil(per_tile),
         padded.floats() + (taps + to) * LANES,
-        |tile, scratch| {
+        |pace, tile, scratch| {
             let first = tile % blocks * LANES;
             let count = LANES.min(channels - first);
             let (target, rest) = scratch.split_at_mut(padded.floats());
@@ -132,16 +139,20 @@ pub(super) fn gradient_input(
             let images = tile / blocks * per_tile..geometry.images.min((tile / blocks + 1) * per_tile);
             for image in images {
                 let at = image * channels + first;
+                pace.step(to * LANES)?;
                 interleave(&dy[at * to..][..count * to], to, as_lanes(gradients));
-                target.fill(0.0);
+                pace.fill(target, 0.0)?;
+                let (gradients, weights) = (as_lanes_ref(gradients), as_lanes_ref(weights));
                 vectorized(
                     #[inline(always)]
-                    || spread(geometry, padded, as_lanes_ref(gradients), as_lanes_ref(weights), as_lanes(target)),
-                );
+                    || spread(geometry, padded, gradients, weights, as_lanes(target), pace),
+                )?;
                 // SAFETY: these channels of this image are this tile's alone.
                 let dx = unsafe { dx.part(at * from..(at + count) * from) };
+                pace.step(from * LANES)?;
                 store(geometry, padded, as_lanes_ref(target), dx);
             }
+            Ok(())
         },
     )
 }
@@ -152,25 +163,28 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let blocks = channels.div_ceil(LANES);
     let dw = Parts::new(dw);
-    run.each_with(blocks, padded.floats() + (taps + to) * LANES, |block, scratch| {
+    run.paced_with(blocks, padded.floats() + (taps + to) * LANES, |pace, block, scratch| {
         let first = block * LANES;
         let count = LANES.min(channels - first);
         let (source, rest) = scratch.split_at_mut(padded.floats());
         let (sums, gradients) = rest.split_at_mut(taps * LANES);
-        source.fill(0.0);
-        sums.fill(0.0);
+        pace.fill(source, 0.0)?;
+        pace.fill(sums, 0.0)?;
         for image in 0..geometry.images {
             let at = image * channels + first;
+            pace.step((from + to) * LANES)?;
             load(geometry, padded, &x[at * from..][..count * from], as_lanes(source));
             interleave(&dy[at * to..][..count * to], to, as_lanes(gradients));
+            let (source, gradients) = (as_lanes_ref(source), as_lanes_ref(gradients));
             vectorized(
                 #[inline(always)]
-                || correlate(geometry, padded, as_lanes_ref(source), as_lanes_ref(gradients), as_lanes(sums)),
-            );
+                || correlate(geometry, padded, source, gradients, as_lanes(sums), pace),
+            )?;
         }
         // SAFETY: these channels are this tile's alone.
         let dw = unsafe { dw.part(first * taps..(first + count) * taps) };
         separate(as_lanes_ref(sums), dw, taps);
+        Ok(())
     })
 }
 
@@ -226,12 +240,28 @@ fn store(geometry: &Geometry, padded: Padded, from: &[Lanes], planes: &mut [f32]
 
 /// Calls `each` with every output, tap by tap, and where it looks in the padded block.
 #[inline(always)]
-fn for_each_tap(geometry: &Geometry, padded: Padded, mut each: impl FnMut(usize, usize, usize)) {
+fn for_each_tap(
+    geometry: &Geometry,
+    padded: Padded,
+    pace: &mut Pace<'_>,
+    mut each: impl FnMut(usize, usize, usize),
+) -> Result<()> {
+    // It steps from row to row, and only where these are long, or the kernel is large, more often.
+    let kernel_row = geometry.kernel[1] * LANES;
+    let kernel = kernel_row.saturating_mul(geometry.kernel[0]);
+    let row_work = kernel.saturating_mul(geometry.to[1]);
     for row in 0..geometry.to[0] {
+        pace.step(row_work.min(STRETCH))?;
         for across in 0..geometry.to[1] {
+            if row_work > STRETCH {
+                pace.step(kernel.min(STRETCH))?;
+            }
             let output = row * geometry.to[1] + across;
             let corner = row * geometry.stride[0] * padded.width + across * geometry.stride[1];
             for down in 0..geometry.kernel[0] {
+                if kernel > STRETCH {
+                    pace.step(kernel_row)?;
+                }
                 let line = corner + down * geometry.dilation[0] * padded.width;
                 for over in 0..geometry.kernel[1] {
                     each(output, down * geometry.kernel[1] + over, line + over * geometry.dilation[1]);
@@ -239,6 +269,7 @@ fn for_each_tap(geometry: &Geometry, padded: Padded, mut each: impl FnMut(usize,
             }
         }
     }
+    Ok(())
 }
 
 #[inline(always)]
@@ -249,19 +280,40 @@ fn convolve(
     weights: &[Lanes],
     shift: &Lanes,
     results: &mut [Lanes],
-) {
-    results.fill(*shift);
-    for_each_tap(geometry, padded, |output, tap, at| multiply_add(&mut results[output], &weights[tap], &source[at]));
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    pace.fill(results, *shift)?;
+    for_each_tap(geometry, padded, pace, |output, tap, at| {
+        multiply_add(&mut results[output], &weights[tap], &source[at]);
+    })
 }
 
 #[inline(always)]
-fn spread(geometry: &Geometry, padded: Padded, gradients: &[Lanes], weights: &[Lanes], target: &mut [Lanes]) {
-    for_each_tap(geometry, padded, |output, tap, at| multiply_add(&mut target[at], &weights[tap], &gradients[output]));
+fn spread(
+    geometry: &Geometry,
+    padded: Padded,
+    gradients: &[Lanes],
+    weights: &[Lanes],
+    target: &mut [Lanes],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    for_each_tap(geometry, padded, pace, |output, tap, at| {
+        multiply_add(&mut target[at], &weights[tap], &gradients[output]);
+    })
 }
 
 #[inline(always)]
-fn correlate(geometry: &Geometry, padded: Padded, source: &[Lanes], gradients: &[Lanes], sums: &mut [Lanes]) {
-    for_each_tap(geometry, padded, |output, tap, at| multiply_add(&mut sums[tap], &gradients[output], &source[at]));
+fn correlate(
+    geometry: &Geometry,
+    padded: Padded,
+    source: &[Lanes],
+    gradients: &[Lanes],
+    sums: &mut [Lanes],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    for_each_tap(geometry, padded, pace, |output, tap, at| {
+        multiply_add(&mut sums[tap], &gradients[output], &source[at]);
+    })
 }
 
 #[inline(always)]

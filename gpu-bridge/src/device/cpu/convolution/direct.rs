@@ -44,7 +44,7 @@ pub(super) fn forward(
     let panels = outputs.div_ceil(LANES);
     let mut packed = run.scratch(panels * depth * LANES + depth)?;
     let (packed, table) = packed.floats().split_at_mut(panels * depth * LANES);
-    pack(geometry, weight, packed);
+    pack(geometry, weight, packed, run)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table);
     for (index, into) in table.iter_mut().enumerate() {
         let (input, tap) = (index / geometry.taps(), index % geometry.taps());
@@ -56,10 +56,11 @@ pub(super) fn forward(
 
     let images_per_tile = (SMALL_TILE / (to * outputs * depth).max(1)).clamp(1, images);
     let y = Parts::new(y);
-    run.each_with(images.div_ceil(images_per_tile), to * LANES, |tile, sums| {
+    run.paced_with(images.div_ceil(images_per_tile), to * LANES, |pace, tile, sums| {
         for image in tile * images_per_tile..images.min((tile + 1) * images_per_tile) {
             let x = &x[image * inputs * from..][..inputs * from];
             for (panel, weights) in packed.chunks_exact(depth * LANES).enumerate() {
+                pace.step(to * depth * LANES)?;
                 let sums: &mut [Floats] = sums.as_chunks_mut().0;
                 multiply(geometry, x, weights, offsets, sums);
                 let channels = panel * LANES..outputs.min((panel + 1) * LANES);
@@ -70,21 +71,27 @@ pub(super) fn forward(
                 sixteen::run(TurnBack { sums, bias, y });
             }
         }
+        Ok(())
     })
 }
 
 /// Lays the weight out as panels of output channels: panel, input, tap, channel.
-fn pack(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32]) {
+fn pack(geometry: &Geometry, weight: Weight<'_>, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
     let (depth, taps) = (geometry.depth(), geometry.taps());
-    for (panel, packed) in packed.chunks_exact_mut(depth * LANES).enumerate() {
-        for (index, into) in packed.iter_mut().enumerate() {
-            let (step, output) = (index / LANES, panel * LANES + index % LANES);
-            *into = match output < geometry.outputs {
-                true => weight.at(geometry, 0, output, step / taps, step % taps),
-                false => 0.0,
-            };
+    // A panel has at most DEEP * LANES floats.
+    let together = (1 << 15) / (DEEP * LANES);
+    run.chunks(packed, together * depth * LANES, |tile, packed| {
+        for (panel, packed) in packed.chunks_exact_mut(depth * LANES).enumerate() {
+            let first = (tile * together + panel) * LANES;
+            for (index, into) in packed.iter_mut().enumerate() {
+                let (step, output) = (index / LANES, first + index % LANES);
+                *into = match output < geometry.outputs {
+                    true => weight.at(geometry, 0, output, step / taps, step % taps),
+                    false => 0.0,
+                };
+            }
         }
-    }
+    })
 }
 
 /// One panel of output channels of an image: sixteen sums for each pixel.

@@ -89,12 +89,13 @@ pub(super) fn forward(
     let panels_per_piece = row_panels.div_ceil(pieces);
     let pieces = row_panels.div_ceil(panels_per_piece);
     let y = Parts::new(y);
-    run.each_with(batches * groups * pieces, plane * ROWS * LANES, |tile, blocks| {
+    run.paced_with(batches * groups * pieces, plane * ROWS * LANES, |pace, tile, blocks| {
         let (batch, group, piece) = (tile / pieces / groups, tile / pieces % groups, tile % pieces);
         let copy = &copy[(batch * groups + group) * group_floats..][..group_floats];
         let blocks = blocks.as_chunks_mut::<LANES>().0.as_chunks_mut::<ROWS>().0;
         for panel in piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece) {
             let weights = &packed[(group * row_panels + panel) * depth * ROWS..];
+            pace.step(plane * ROWS * LANES * depth)?;
             multiply(geometry, border, copy, weights, offsets, blocks);
             let first = panel * ROWS;
             for (row, output) in (first..outputs.min(first + ROWS)).enumerate() {
@@ -108,6 +109,7 @@ pub(super) fn forward(
                 }
             }
         }
+        Ok(())
     })
 }
 

@@ -10,7 +10,7 @@ use super::Geometry;
 use crate::device::cpu::panel::{Block, LANES, Offsets, ROWS, add_outer};
 use crate::device::cpu::sixteen::{self, Floats, Kernel, SIXTEEN, Sixteen};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Floats of gradients that are multiplied at a time: they stay in the first-level cache.
 const TOGETHER: usize = 4 * 1024;
@@ -94,7 +94,7 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     let mut partial = run.scratch(if parts > 1 { parts * size } else { 0 })?;
     {
         let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
-        run.each_with(parts * groups * pieces, floats.iter().sum(), |tile, scratch| {
+        run.paced_with(parts * groups * pieces, floats.iter().sum(), |pace, tile, scratch| {
             let (part, group, piece) = (tile / pieces / groups, tile / pieces % groups, tile % pieces);
             let (copy, scratch) = scratch.split_at_mut(floats[0]);
             let (sums, scratch) = scratch.split_at_mut(floats[1]);
@@ -102,17 +102,18 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
             let table: &mut [u32] = bytemuck::cast_slice_mut(table);
             let rows = piece * panels_per_piece * ROWS..depth.min((piece + 1) * panels_per_piece * ROWS);
             let task = Task { geometry, padded, x, dy, group, rows };
-            copy.fill(0.0);
-            sums.fill(0.0);
+            pace.fill(copy, 0.0)?;
+            pace.fill(sums, 0.0)?;
             task.places(table);
             let last = images.min((part + 1) * images_per_part);
             for first in (part * images_per_part..last).step_by(together) {
                 let some = first..last.min(first + together);
+                pace.step(gradients.len() + copy.len())?;
                 task.lay_out(some.clone(), gradients);
-                task.add(some.clone(), Offsets::new(&table[..some.len() * pixels]), gradients, copy, sums);
+                task.add(some.clone(), Offsets::new(&table[..some.len() * pixels]), gradients, copy, sums, pace)?;
             }
             // SAFETY: these taps of this group are this tile's alone, in its part.
-            unsafe { task.store(sums, part * size, &target) };
+            unsafe { task.store(sums, part * size, &target, pace) }
         })?;
     }
     if parts > 1 {
@@ -195,7 +196,15 @@ impl Task<'_> {
     }
 
     /// Adds what some images give.
-    fn add(&self, images: Range<usize>, places: Offsets<'_>, gradients: &[f32], copy: &mut [f32], sums: &mut [f32]) {
+    fn add(
+        &self,
+        images: Range<usize>,
+        places: Offsets<'_>,
+        gradients: &[f32],
+        copy: &mut [f32],
+        sums: &mut [f32],
+        pace: &mut Pace<'_>,
+    ) -> Result<()> {
         let Geometry { inputs, groups, kernel, dilation, .. } = *self.geometry;
         let (pixels, taps) = (self.geometry.output_plane(), self.geometry.taps());
         let channels = self.channels();
@@ -221,24 +230,28 @@ impl Task<'_> {
         let sums = sums.as_chunks_mut::<LANES>().0.as_chunks_mut::<ROWS>().0;
         for (gradients, sums) in gradients.zip(sums.chunks_exact_mut(sums.len() / panels)) {
             for (first, block) in self.rows.clone().step_by(ROWS).zip(sums) {
+                pace.step(images.len() * pixels * ROWS * LANES)?;
                 let block: &mut Block = block;
                 add_outer(places, source, std::array::from_fn(|row| offset(first + row)), gradients, block);
             }
         }
+        Ok(())
     }
 
     /// # Safety
     /// Nobody else writes the gradients of these taps.
-    unsafe fn store(&self, sums: &[f32], base: usize, dw: &Parts<'_, f32>) {
+    unsafe fn store(&self, sums: &[f32], base: usize, dw: &Parts<'_, f32>, pace: &mut Pace<'_>) -> Result<()> {
         let depth = self.geometry.depth();
         let outputs = self.geometry.outputs;
         let panel_floats = sums.len() / outputs.div_ceil(LANES);
         for output in 0..outputs {
+            pace.step(4 * self.rows.len())?;
             let at = base + (self.group * outputs + output) * depth;
             // SAFETY: by the contract.
             let dw = unsafe { dw.part(at + self.rows.start..at + self.rows.end) };
             let sums = sums[output / LANES * panel_floats + output % LANES..].iter().step_by(LANES);
             dw.iter_mut().zip(sums).for_each(|(dw, sum)| *dw = *sum);
         }
+        Ok(())
     }
 }

@@ -22,10 +22,10 @@ pub(super) fn gradient_input(
     let dx = Parts::new(dx);
     let floats = block * taps * pixels;
     let product = Sizes { m: block * taps, n: pixels, k: outputs };
-    run.each_with(
+    run.paced_with(
         images * groups * blocks,
         floats + product.scratch(Matrix::new(weight, 1, geometry.depth())),
-        |tile, scratch| {
+        |pace, tile, scratch| {
             let (products, scratch) = scratch.split_at_mut(floats);
             let (image, group, first) = (tile / blocks / groups, tile / blocks % groups, tile % blocks * block);
             let count = block.min(inputs - first);
@@ -35,16 +35,18 @@ pub(super) fn gradient_input(
             let dy = &dy[(image * groups + group) * outputs * pixels..][..outputs * pixels];
             let sizes = Sizes { m: rows, ..product };
             let (weight, dy) = (Matrix::new(weight, 1, depth), Matrix::new(dy, pixels, 1));
-            multiply_alone(sizes, weight, dy, products, 1.0, scratch);
+            multiply_alone(sizes, weight, dy, products, 1.0, scratch, pace)?;
             let start = ((image * groups + group) * inputs + first) * plane;
             // SAFETY: the channels of a tile are its alone.
             let dx = unsafe { dx.part(start..start + count * plane) };
-            dx.fill(0.0);
+            pace.fill(dx, 0.0)?;
             for (channel, products) in dx.chunks_exact_mut(plane).zip(products.chunks_exact(taps * pixels)) {
                 for (tap, products) in products.chunks_exact(pixels).enumerate() {
+                    pace.step(pixels)?;
                     add_tap(geometry, tap, products, channel);
                 }
             }
+            Ok(())
         },
     )
 }

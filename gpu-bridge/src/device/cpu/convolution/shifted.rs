@@ -11,7 +11,7 @@ use super::Geometry;
 use crate::device::cpu::panel::{self, Block, DOT_COLUMNS, DOT_ROWS, DotSums, LANES, Offsets, ROWS, Segments};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Multiply-adds that are worth a tile of their own.
 const SMALL_TILE: usize = 1 << 19;
@@ -218,13 +218,14 @@ pub(super) fn forward(
     let panels_per_piece = row_panels.div_ceil(pieces.clamp(1, row_panels.min(8)));
     let pieces = row_panels.div_ceil(panels_per_piece);
     let y = Parts::new(y);
-    run.each_with(tiles * groups * pieces, band.floats(geometry), |tile, copy| {
+    run.paced_with(tiles * groups * pieces, band.floats(geometry), |pace, tile, copy| {
         let (first, group, piece) = (tile / pieces / groups * bands_per_tile, tile / pieces % groups, tile % pieces);
         let panels = piece * panels_per_piece..row_panels.min((piece + 1) * panels_per_piece);
         for index in first..bands.min(first + bands_per_tile) {
             let (image, index) = (index / band.count, index % band.count);
             let at = (image * groups + group) * inputs * from;
             let rows = band.rows(geometry, index);
+            pace.step(copy.len())?;
             vectorized(
                 #[inline(always)]
                 || {
@@ -237,11 +238,13 @@ pub(super) fn forward(
                         let bias = bias.map(|bias| &bias[channel..channel + count]);
                         let into = Rows { y: &y, start, count, stride: to, length: rows.len() * geometry.to[1] };
                         // SAFETY: these rows of these channels of this image are this tile's alone.
-                        unsafe { convolve(copy, weights, offsets, bias, into) };
+                        unsafe { convolve(copy, weights, offsets, bias, into, pace)? };
                     }
+                    Ok(())
                 },
-            );
+            )?;
         }
+        Ok(())
     })
 }
 
@@ -259,8 +262,16 @@ struct Rows<'a> {
 /// # Safety
 /// Nobody else uses the rows.
 #[inline(always)]
-unsafe fn convolve(copy: &[f32], weights: &[f32], offsets: Offsets<'_>, bias: Option<&[f32]>, into: Rows<'_>) {
+unsafe fn convolve(
+    copy: &[f32],
+    weights: &[f32],
+    offsets: Offsets<'_>,
+    bias: Option<&[f32]>,
+    into: Rows<'_>,
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     for at in (0..into.length).step_by(RUN) {
+        pace.step(offsets.len() * ROWS * RUN)?;
         let left = into.length - at;
         let mut blocks: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
         panel::multiply_at(weights, [&copy[at..], &copy[at + LANES..]], offsets, &mut blocks);
@@ -281,6 +292,7 @@ unsafe fn convolve(copy: &[f32], weights: &[f32], offsets: Offsets<'_>, bias: Op
             }
         }
     }
+    Ok(())
 }
 
 /// The gradient of the weight: dot products of the outputs' gradients and the shifted copies.
@@ -310,9 +322,9 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
             _ => 1,
         };
         let sum_floats = rows_per_piece / DOT_ROWS * depth.div_ceil(DOT_COLUMNS) * size_of::<DotSums>() / 4;
-        run.each_with(parts * groups * row_pieces, sum_floats + together * copy_floats, |tile, scratch| {
+        run.paced_with(parts * groups * row_pieces, sum_floats + together * copy_floats, |pace, tile, scratch| {
             let (sums, copies) = scratch.split_at_mut(sum_floats);
-            sums.fill(0.0);
+            pace.fill(sums, 0.0)?;
             let sums = sums.as_chunks_mut::<LANES>().0.as_chunks_mut::<DOT_COLUMNS>().0.as_chunks_mut::<DOT_ROWS>().0;
             let (part, group, piece) = (tile / row_pieces / groups, tile / row_pieces % groups, tile % row_pieces);
             let rows = piece * rows_per_piece..outputs.min((piece + 1) * rows_per_piece);
@@ -325,6 +337,7 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
                 for index in 0..band.count {
                     for (image, copy) in (some..some + count).zip(copies.chunks_exact_mut(copy_floats)) {
                         let at = (image * groups + group) * inputs * from;
+                        pace.step(copy_floats)?;
                         vectorized(
                             #[inline(always)]
                             || band.fill(geometry, index, &x[at..at + inputs * from], copy),
@@ -335,10 +348,10 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
                     let gradients = Images { data: &dy[at..], image: groups * outputs * to, row: to };
                     let copies = Images { data: copies, image: copy_floats, row: 0 };
                     let columns = lines.len() * geometry.to[1];
-                    correlate(count, columns, (&gradients, rows.len()), (&copies, offsets), sums);
+                    correlate(count, columns, (&gradients, rows.len()), (&copies, offsets), sums, pace)?;
                 }
             }
-            store(sums, depth, into);
+            store(sums, depth, into, pace)
         })?;
     }
     if parts > 1 {
@@ -362,7 +375,8 @@ fn correlate(
     (gradients, rows): (&Images<'_>, usize),
     (copies, offsets): (&Images<'_>, Offsets<'_>),
     sums: &mut [DotSums],
-) {
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let depth = offsets.len();
     let mut sums = sums.iter_mut();
     for first in (0..depth).step_by(DOT_COLUMNS) {
@@ -375,16 +389,19 @@ fn correlate(
                 rows: std::array::from_fn(|offset| &gradients.data[(row + offset).min(rows - 1) * gradients.row..]),
                 step: gradients.image,
             };
+            pace.step(images * columns * DOT_ROWS * DOT_COLUMNS)?;
             panel::add_dots(images, columns, gradients, taps, sums);
         }
     }
+    Ok(())
 }
 
 /// Turns the sums of [`correlate`] into rows of taps.
-fn store(sums: &[DotSums], depth: usize, into: &mut [f32]) {
+fn store(sums: &[DotSums], depth: usize, into: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
     let rows = into.len() / depth;
     let mut sums = sums.iter();
     for first in (0..depth).step_by(DOT_COLUMNS) {
+        pace.step(rows * DOT_COLUMNS * LANES)?;
         for (row, sums) in (0..rows).step_by(DOT_ROWS).zip(&mut sums) {
             for (row, totals) in (row..rows).zip(panel::total(sums)) {
                 let into = &mut into[row * depth + first..depth.min(first + DOT_COLUMNS) + row * depth];
@@ -392,4 +409,5 @@ fn store(sums: &[DotSums], depth: usize, into: &mut [f32]) {
             }
         }
     }
+    Ok(())
 }

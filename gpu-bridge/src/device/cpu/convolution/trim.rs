@@ -16,8 +16,12 @@ pub(super) struct Trim {
 
 impl Trim {
     /// None if all taps count, or none does.
-    pub(super) fn new(geometry: &Geometry) -> Option<Self> {
-        let live = [live(geometry, 0)?, live(geometry, 1)?];
+    pub(super) fn new(geometry: &Geometry, run: &Run<'_>) -> Result<Option<Self>> {
+        let (Some(rows), Some(columns)) = (live(geometry, 0, run)?, live(geometry, 1, run)?) else { return Ok(None) };
+        Ok(Self::keeping(geometry, [rows, columns]))
+    }
+
+    fn keeping(geometry: &Geometry, live: [Range<usize>; 2]) -> Option<Self> {
         let kernel = [live[0].len(), live[1].len()];
         if kernel == geometry.kernel {
             return None;
@@ -33,6 +37,7 @@ impl Trim {
         let (whole, taps) = (self.whole[0] * self.whole[1], self.geometry.taps());
         let mut trimmed = run.scratch(weight.len() / whole * taps)?;
         for (kernel, into) in weight.chunks_exact(whole).zip(trimmed.floats().chunks_exact_mut(taps)) {
+            run.cancel.check()?;
             for (row, into) in self.live[0].clone().zip(into.chunks_exact_mut(self.live[1].len())) {
                 into.copy_from_slice(&kernel[row * self.whole[1]..][self.live[1].clone()]);
             }
@@ -41,26 +46,41 @@ impl Trim {
     }
 
     /// Puts the gradients of these taps into those of all; the others' are zero.
-    pub(super) fn restore(&self, trimmed: &[f32], dw: &mut [f32]) {
-        dw.fill(0.0);
+    pub(super) fn restore(&self, trimmed: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
+        run.fill(dw, 0.0)?;
         let whole = self.whole[0] * self.whole[1];
         for (kernel, from) in dw.chunks_exact_mut(whole).zip(trimmed.chunks_exact(self.geometry.taps())) {
+            run.cancel.check()?;
             for (row, from) in self.live[0].clone().zip(from.chunks_exact(self.live[1].len())) {
                 kernel[row * self.whole[1]..][self.live[1].clone()].copy_from_slice(from);
             }
         }
+        Ok(())
     }
 }
 
 /// From the first to the last tap along an axis that sees the image.
-fn live(geometry: &Geometry, axis: usize) -> Option<Range<usize>> {
+fn live(geometry: &Geometry, axis: usize, run: &Run<'_>) -> Result<Option<Range<usize>>> {
+    /// Taps that are looked at before the cancel flag is.
+    const TOGETHER: usize = 1 << 16;
     let sees = |tap: &usize| {
         // The first output that looks past the padding, if it looks no further than the image.
         let shift = tap * geometry.dilation[axis];
         let first = geometry.padding[axis].saturating_sub(shift).div_ceil(geometry.stride[axis]);
         first < geometry.to[axis] && geometry.source(axis, first, *tap).is_some()
     };
-    let first = (0..geometry.kernel[axis]).find(sees)?;
-    let last = (0..geometry.kernel[axis]).rfind(sees)?;
-    Some(first..last + 1)
+    let taps = geometry.kernel[axis];
+    let pieces = taps.div_ceil(TOGETHER);
+    let piece = |index: usize| index * TOGETHER..taps.min((index + 1) * TOGETHER);
+    for index in 0..pieces {
+        run.cancel.check()?;
+        let Some(first) = piece(index).find(sees) else { continue };
+        for index in (0..pieces).rev() {
+            run.cancel.check()?;
+            if let Some(last) = piece(index).rfind(sees) {
+                return Ok(Some(first..last + 1));
+            }
+        }
+    }
+    Ok(None)
 }

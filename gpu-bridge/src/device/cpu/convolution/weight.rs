@@ -5,7 +5,7 @@
 use super::Geometry;
 use crate::device::cpu::panel::{DOT_COLUMNS, DOT_ROWS, Segments, dots};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Floats of gathered pixels that a tile works on at a time.
 const GATHERED: usize = 64 * 1024;
@@ -40,7 +40,7 @@ pub(super) fn gradient(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32
     let size = dw.len();
     {
         let target = if parts > 1 { Parts::new(partial.floats()) } else { Parts::new(dw) };
-        run.each_with(parts * groups * channel_pieces, (block * taps + outputs) * row, |tile, scratch| {
+        run.paced_with(parts * groups * channel_pieces, (block * taps + outputs) * row, |pace, tile, scratch| {
             let (part, group, piece) =
                 (tile / channel_pieces / groups, tile / channel_pieces % groups, tile % channel_pieces);
             let (gathered, joined_dy) = scratch.split_at_mut(block * taps * row);
@@ -51,18 +51,20 @@ pub(super) fn gradient(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32
             let mut accumulate = false;
             while first_image < last_image {
                 let count = joined.min(last_image - first_image);
-                let dy_rows = task.join(first_image, count, joined_dy);
+                let dy_rows = task.join(first_image, count, joined_dy, pace)?;
                 let mut first = channels.start;
                 while first < channels.end {
                     let some = first..channels.end.min(first + block);
-                    let x_rows = task.gather(first_image, count, some.clone(), gathered);
+                    let x_rows = task.gather(first_image, count, some.clone(), gathered, pace)?;
+                    let depth = count * pixels;
                     // SAFETY: the channels of a tile are its alone.
-                    unsafe { task.multiply(count * pixels, dy_rows, x_rows, some.clone(), accumulate, &target) };
+                    unsafe { task.multiply(depth, (dy_rows, x_rows), some.clone(), accumulate, &target, pace)? };
                     first = some.end;
                 }
                 accumulate = true;
                 first_image += count;
             }
+            Ok(())
         })?;
     }
     if parts > 1 {
@@ -84,7 +86,7 @@ struct Task<'a> {
 
 impl<'a> Task<'a> {
     /// The gradients of all output channels, each a row over some images.
-    fn join<'b>(&self, image: usize, count: usize, into: &'b mut [f32]) -> &'b [f32]
+    fn join<'b>(&self, image: usize, count: usize, into: &'b mut [f32], pace: &mut Pace<'_>) -> Result<&'b [f32]>
     where
         'a: 'b,
     {
@@ -92,18 +94,26 @@ impl<'a> Task<'a> {
         let pixels = self.geometry.output_plane();
         let at = |image: usize| (image * groups + self.group) * outputs * pixels;
         if count == 1 {
-            return &self.dy[at(image)..][..outputs * pixels];
+            return Ok(&self.dy[at(image)..][..outputs * pixels]);
         }
         for (output, row) in into.chunks_exact_mut(count * pixels).take(outputs).enumerate() {
+            pace.step(count * pixels)?;
             for (offset, row) in row.chunks_exact_mut(pixels).enumerate() {
                 row.copy_from_slice(&self.dy[at(image + offset) + output * pixels..][..pixels]);
             }
         }
-        into
+        Ok(into)
     }
 
     /// What each tap of some input channels saw, each a row over some images.
-    fn gather<'b>(&self, image: usize, count: usize, channels: std::ops::Range<usize>, into: &'b mut [f32]) -> &'b [f32]
+    fn gather<'b>(
+        &self,
+        image: usize,
+        count: usize,
+        channels: std::ops::Range<usize>,
+        into: &'b mut [f32],
+        pace: &mut Pace<'_>,
+    ) -> Result<&'b [f32]>
     where
         'a: 'b,
     {
@@ -111,16 +121,17 @@ impl<'a> Task<'a> {
         let (pixels, plane, taps) = (self.geometry.output_plane(), self.geometry.input_plane(), self.geometry.taps());
         let at = |image: usize| ((image * groups + self.group) * inputs + channels.start) * plane;
         if count == 1 && self.geometry.is_pointwise() {
-            return &self.x[at(image)..][..channels.len() * plane];
+            return Ok(&self.x[at(image)..][..channels.len() * plane]);
         }
         for (index, row) in into.chunks_exact_mut(count * pixels).take(channels.len() * taps).enumerate() {
+            pace.step(count * pixels)?;
             let (channel, tap) = (index / taps, index % taps);
             for (offset, row) in row.chunks_exact_mut(pixels).enumerate() {
                 let x = &self.x[at(image + offset) + channel * plane..][..plane];
                 gather_tap(self.geometry, x, [tap / kernel[1], tap % kernel[1]], row);
             }
         }
-        into
+        Ok(into)
     }
 
     /// # Safety
@@ -128,12 +139,12 @@ impl<'a> Task<'a> {
     unsafe fn multiply(
         &self,
         depth: usize,
-        dy: &[f32],
-        x: &[f32],
+        (dy, x): (&[f32], &[f32]),
         channels: std::ops::Range<usize>,
         accumulate: bool,
         target: &Parts<'_, f32>,
-    ) {
+        pace: &mut Pace<'_>,
+    ) -> Result<()> {
         let taps = self.geometry.taps();
         let (outputs, columns) = (self.geometry.outputs, channels.len() * taps);
         let stride = self.geometry.depth();
@@ -145,6 +156,7 @@ impl<'a> Task<'a> {
             };
             let wide = DOT_COLUMNS.min(columns - column);
             for output in (0..outputs).step_by(DOT_ROWS) {
+                pace.step(depth * DOT_ROWS * DOT_COLUMNS)?;
                 let a = Segments {
                     rows: std::array::from_fn(|offset| &dy[(output + offset).min(outputs - 1) * depth..][..depth]),
                     step: 0,
@@ -160,6 +172,7 @@ impl<'a> Task<'a> {
                 }
             }
         }
+        Ok(())
     }
 }
 

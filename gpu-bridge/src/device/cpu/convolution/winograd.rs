@@ -15,7 +15,7 @@ use super::{Geometry, Weight, add_parts};
 use crate::device::cpu::gemm::{Matrix, Panels, Sizes, multiply_panels};
 use crate::device::cpu::sixteen::{self, Floats, Kernel, SIXTEEN, Sixteen};
 use crate::error::Result;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 mod strip;
 mod transform;
@@ -105,7 +105,7 @@ pub(super) fn forward(
     let pixel_room = POINTS * spaced(squares * depth_panels);
     let product_room = POINTS * spaced(squares * PANELS);
     let y = Parts::new(y);
-    run.each_with(blocks * pieces, (pixel_room + product_room + strips.room()) * SIXTEEN, |tile, scratch| {
+    run.paced_with(blocks * pieces, (pixel_room + product_room + strips.room()) * SIXTEEN, |pace, tile, scratch| {
         let (block, piece) = (tile / pieces, tile % pieces);
         let (pixels, rest) = scratch.as_chunks_mut().0.split_at_mut(pixel_room);
         let (products, lines) = rest.split_at_mut(product_room);
@@ -121,12 +121,13 @@ pub(super) fn forward(
             pixels,
             products,
             lines,
-        });
+            pace,
+        })
     })
 }
 
 /// Some strips and some panels of output channels, which are this tile's alone.
-struct Forward<'a> {
+struct Forward<'a, 'p> {
     strips: Strips<'a>,
     x: &'a [f32],
     /// `[point][panel][input]`, vectors of output channels.
@@ -142,20 +143,22 @@ struct Forward<'a> {
     /// The same, vectors of output channels.
     products: &'a mut [Floats],
     lines: &'a mut [Floats],
+    pace: &'a mut Pace<'p>,
 }
 
-impl Kernel for Forward<'_> {
-    type Output = ();
+impl Kernel for Forward<'_, '_> {
+    type Output = Result<()>;
 
     #[inline(always)]
-    fn run<V: Sixteen>(self) {
-        let Self { strips, x, weights, bias, y, block, squares, panels, pixels, products, lines } = self;
+    fn run<V: Sixteen>(self) -> Result<()> {
+        let Self { strips, x, weights, bias, y, block, squares, panels, pixels, products, lines, pace } = self;
         let Geometry { inputs, outputs, .. } = *strips.geometry;
         let depth_panels = inputs.div_ceil(SIXTEEN);
         let pixel_stride = spaced(squares * depth_panels);
         let mut count = 0;
         for strip in block.clone().map(|index| strips.get(index)) {
             for panel in 0..depth_panels {
+                pace.step(strip.squares * TRANSFORM)?;
                 let channels = Channels::panel(inputs, panel);
                 let start = count * depth_panels + panel;
                 let place = Place { start, square_stride: depth_panels, point_stride: pixel_stride };
@@ -169,6 +172,7 @@ impl Kernel for Forward<'_> {
             let wide = PANELS.min(panels.end - first);
             for point in 0..POINTS {
                 let sizes = Sizes { m: count, n: wide * SIXTEEN, k: inputs };
+                pace.step(sizes.work())?;
                 let pixels = pixels[point * pixel_stride..].as_flattened();
                 let weights = weights[point * weight_stride + first * inputs..].as_flattened();
                 multiply_panels(
@@ -193,6 +197,7 @@ impl Kernel for Forward<'_> {
                 before += strip.squares;
             }
         }
+        Ok(())
     }
 }
 

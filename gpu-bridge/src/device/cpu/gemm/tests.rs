@@ -1,6 +1,7 @@
 //! Products of sizes around every limit in here, of operands that lie in every way, against a naive one.
 
 use super::*;
+use crate::run::Cancel;
 
 /// Sizes below, at and past blocks, panels, packed rows, kept columns and kept depth.
 const SIZES: [(usize, usize, usize); 14] = [
@@ -41,7 +42,8 @@ fn products_agree_with_naive_ones_however_their_operands_lie() {
                 let sizes = Sizes { m, n, k };
                 let mut scratch = vec![f32::NAN; sizes.scratch(a)];
                 let mut c = vec![f32::NAN; m * n];
-                multiply_alone(sizes, a, b, &mut c, 0.5, &mut scratch);
+                let cancel = Cancel::default();
+                multiply_alone(sizes, a, b, &mut c, 0.5, &mut scratch, &mut Pace::alone(&cancel)).unwrap();
                 for (index, &found) in c.iter().enumerate() {
                     let (row, column) = (index / n, index % n);
                     let product = |step: usize| {

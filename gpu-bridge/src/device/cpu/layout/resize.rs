@@ -5,7 +5,7 @@ use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::op::{Resampling, Resize, ResizeGradient};
-use crate::run::{Parts, Run, Scratch};
+use crate::run::{PIECE, Pace, Parts, Run, Scratch};
 use crate::shape::Shape;
 
 /// Per pixel of the result along one axis: the pixel it comes from, and how much the next one weighs.
@@ -18,21 +18,26 @@ struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    fn new(mode: Resampling, from: usize, to: usize, room: &'a mut [f32]) -> Self {
+    fn new(mode: Resampling, from: usize, to: usize, room: &'a mut [f32], run: &Run<'_>) -> Result<Self> {
         let (nearer, weights) = room.split_at_mut(to);
         let nearer: &mut [u32] = bytemuck::cast_slice_mut(nearer);
         let (wide_from, wide_to) = (from as u64, to as u64);
-        for (index, (nearer, weight)) in (0_u64..).zip(nearer.iter_mut().zip(weights.iter_mut())) {
-            (*nearer, *weight) = match mode {
-                Resampling::Nearest => ((index * wide_from / wide_to) as u32, 0.0),
-                Resampling::Bilinear => {
-                    let place = ((2 * index + 1) * wide_from).saturating_sub(wide_to);
-                    let unit = 2 * wide_to;
-                    ((place / unit) as u32, (place % unit) as f32 / unit as f32)
-                }
-            };
-        }
-        Self { nearer, weights, size: from }
+        let (nearer_parts, weight_parts) = (Parts::new(&mut *nearer), Parts::new(&mut *weights));
+        run.ranges(to, TILE, |range| {
+            // SAFETY: the ranges of different tiles do not overlap.
+            let (nearer, weights) = unsafe { (nearer_parts.part(range.clone()), weight_parts.part(range.clone())) };
+            for (index, (nearer, weight)) in (range.start as u64..).zip(nearer.iter_mut().zip(weights)) {
+                (*nearer, *weight) = match mode {
+                    Resampling::Nearest => ((index * wide_from / wide_to) as u32, 0.0),
+                    Resampling::Bilinear => {
+                        let place = ((2 * index + 1) * wide_from).saturating_sub(wide_to);
+                        let unit = 2 * wide_to;
+                        ((place / unit) as u32, (place % unit) as f32 / unit as f32)
+                    }
+                };
+            }
+        })?;
+        Ok(Self { nearer, weights, size: from })
     }
 
     /// The two pixels that one comes from, and how much the second weighs.
@@ -50,9 +55,15 @@ impl<'a> Sources<'a> {
 }
 
 /// The sources of both axes of the result: rows, then columns.
-fn tables<'a>(mode: Resampling, from: &Shape, to: &Shape, scratch: &'a mut Scratch) -> (Sources<'a>, Sources<'a>) {
+fn tables<'a>(
+    mode: Resampling,
+    from: &Shape,
+    to: &Shape,
+    scratch: &'a mut Scratch,
+    run: &Run<'_>,
+) -> Result<(Sources<'a>, Sources<'a>)> {
     let (rows, columns) = scratch.floats().split_at_mut(2 * to[2]);
-    (Sources::new(mode, from[2], to[2], rows), Sources::new(mode, from[3], to[3], columns))
+    Ok((Sources::new(mode, from[2], to[2], rows, run)?, Sources::new(mode, from[3], to[3], columns, run)?))
 }
 
 /// The first where the second weighs nothing, even if the second is not finite.
@@ -69,13 +80,13 @@ pub(in super::super) fn resize(
 ) -> Result<()> {
     let (from, to) = (inputs[0].layout.shape, outputs[0].layout.shape);
     let mut scratch = run.scratch(2 * (to[2] + to[3]))?;
-    let (rows, columns) = tables(op.mode, &from, &to, &mut scratch);
+    let (rows, columns) = tables(op.mode, &from, &to, &mut scratch, run)?;
     let x = inputs[0].floats()?;
     let y = Parts::new(outputs[0].floats()?);
     let (height, width) = (from[2], from[3]);
     let lines = to[0] * to[1] * to[2];
     let grain = (TILE / to[3].max(width)).max(1);
-    run.each_with(lines.div_ceil(grain), width, |tile, mixed| {
+    run.paced_with(lines.div_ceil(grain), width, |pace, tile, mixed| {
         for line in tile * grain..lines.min((tile + 1) * grain) {
             let (plane, row) = (line / to[2], line % to[2]);
             let line_of = |row: usize| &x[(plane * height + row) * width..][..width];
@@ -84,32 +95,38 @@ pub(in super::super) fn resize(
             let (upper, lower, weight) = rows.of(row);
             let (upper, lower) = (line_of(upper), line_of(lower));
             if weight == 0.0 {
-                along_columns(op.mode, upper, y, columns);
+                along_columns(op.mode, upper, y, columns, pace)?;
                 continue;
             }
-            vectorized(
-                #[inline(always)]
-                || {
-                    let pairs = upper.iter().zip(lower);
-                    mixed.iter_mut().zip(pairs).for_each(|(mixed, (&a, &b))| *mixed = mix(a, b, weight));
-                },
-            );
-            along_columns(op.mode, mixed, y, columns);
+            pace.pieces(width, |range| {
+                vectorized(
+                    #[inline(always)]
+                    || {
+                        let pairs = upper[range.clone()].iter().zip(&lower[range.clone()]);
+                        mixed[range].iter_mut().zip(pairs).for_each(|(mixed, (&a, &b))| *mixed = mix(a, b, weight));
+                    },
+                );
+            })?;
+            along_columns(op.mode, mixed, y, columns, pace)?;
         }
+        Ok(())
     })
 }
 
-fn along_columns(mode: Resampling, x: &[f32], y: &mut [f32], columns: Sources<'_>) {
-    match mode {
-        Resampling::Nearest => y.iter_mut().zip(columns.nearer).for_each(|(y, &nearer)| *y = x[nearer as usize]),
-        Resampling::Bilinear => {
-            for ((y, &left), &weight) in y.iter_mut().zip(columns.nearer).zip(columns.weights) {
-                let left = left as usize;
-                let right = (left + 1).min(x.len() - 1);
-                *y = mix(x[left], x[right], weight);
+fn along_columns(mode: Resampling, x: &[f32], y: &mut [f32], columns: Sources<'_>, pace: &mut Pace<'_>) -> Result<()> {
+    pace.pieces(y.len(), |range| {
+        let (y, nearer, weights) = (&mut y[range.clone()], &columns.nearer[range.clone()], &columns.weights[range]);
+        match mode {
+            Resampling::Nearest => y.iter_mut().zip(nearer).for_each(|(y, &nearer)| *y = x[nearer as usize]),
+            Resampling::Bilinear => {
+                for ((y, &left), &weight) in y.iter_mut().zip(nearer).zip(weights) {
+                    let left = left as usize;
+                    let right = (left + 1).min(x.len() - 1);
+                    *y = mix(x[left], x[right], weight);
+                }
             }
         }
-    }
+    })
 }
 
 /// Tiles own rows of the result, which is the size of the input: each goes through the lines of `dy` that reach its rows,
@@ -122,7 +139,7 @@ pub(in super::super) fn resize_gradient(
 ) -> Result<()> {
     let (large, small) = (inputs[0].layout.shape, outputs[0].layout.shape);
     let mut scratch = run.scratch(2 * (large[2] + large[3]))?;
-    let (rows, columns) = tables(op.mode, &small, &large, &mut scratch);
+    let (rows, columns) = tables(op.mode, &small, &large, &mut scratch, run)?;
     let dy = inputs[0].floats()?;
     let dx = Parts::new(outputs[0].floats()?);
     let (height, width) = (op.height, op.width);
@@ -132,16 +149,17 @@ pub(in super::super) fn resize_gradient(
     let strips = height.div_ceil(strip);
     let grain = (TILE / (strip * row_work)).max(1);
     let units = small[0] * small[1] * strips;
-    run.each_with(units.div_ceil(grain), width, |tile, folded| {
+    run.paced_with(units.div_ceil(grain), width, |pace, tile, folded| {
         for unit in tile * grain..units.min((tile + 1) * grain) {
             let (plane, first) = (unit / strips, unit % strips * strip);
             let end = height.min(first + strip);
             // SAFETY: each strip is one tile's.
             let dx = unsafe { dx.part((plane * height + first) * width..(plane * height + end) * width) };
-            dx.fill(0.0);
+            pace.fill(dx, 0.0)?;
             for line in rows.reached_from(first, end) {
                 let dy = &dy[(plane * large[2] + line) * large[3]..][..large[3]];
-                fold_columns(op.mode, dy, folded, columns);
+                pace.step(dy.len().min(PIECE) + 2 * width)?;
+                fold_columns(op.mode, dy, folded, columns, pace)?;
                 let (upper, lower, weight) = rows.of(line);
                 for (row, weight) in [(upper, 1.0 - weight), (lower, weight)] {
                     if weight != 0.0 && (first..end).contains(&row) {
@@ -154,23 +172,33 @@ pub(in super::super) fn resize_gradient(
                 }
             }
         }
+        Ok(())
     })
 }
 
 /// Gives each pixel of a line to the ones that it came from.
-fn fold_columns(mode: Resampling, dy: &[f32], folded: &mut [f32], columns: Sources<'_>) {
-    folded.fill(0.0);
-    match mode {
-        Resampling::Nearest => dy.iter().zip(columns.nearer).for_each(|(&dy, &at)| folded[at as usize] += dy),
-        Resampling::Bilinear => {
-            for ((&dy, &left), &weight) in dy.iter().zip(columns.nearer).zip(columns.weights) {
-                let left = left as usize;
-                let right = (left + 1).min(folded.len() - 1);
-                folded[left] += (1.0 - weight) * dy;
-                if weight != 0.0 {
-                    folded[right] += weight * dy;
+fn fold_columns(
+    mode: Resampling,
+    dy: &[f32],
+    folded: &mut [f32],
+    columns: Sources<'_>,
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    pace.fill(folded, 0.0)?;
+    pace.pieces(dy.len(), |range| {
+        let (dy, nearer, weights) = (&dy[range.clone()], &columns.nearer[range.clone()], &columns.weights[range]);
+        match mode {
+            Resampling::Nearest => dy.iter().zip(nearer).for_each(|(&dy, &at)| folded[at as usize] += dy),
+            Resampling::Bilinear => {
+                for ((&dy, &left), &weight) in dy.iter().zip(nearer).zip(weights) {
+                    let left = left as usize;
+                    let right = (left + 1).min(folded.len() - 1);
+                    folded[left] += (1.0 - weight) * dy;
+                    if weight != 0.0 {
+                        folded[right] += weight * dy;
+                    }
                 }
             }
         }
-    }
+    })
 }

@@ -6,7 +6,7 @@ use crate::device::cpu::simd::vectorized;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::op::{GatherRows, OneHot, ScatterAddRows, Spec};
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// The narrowest piece of a row that is worth looking through all indices for.
 const NARROWEST: usize = 32;
@@ -60,7 +60,10 @@ pub(in super::super) fn scatter_add_rows(
     let width: usize = outputs[0].layout.shape[1..].iter().product();
     let count = inputs[1].layout.shape.elements();
     let (rows, index) = (inputs[0].floats()?, inputs[1].indices()?);
-    (0..count).try_for_each(|row| index.checked(row, op.count, op.name(), "row").map(drop))?;
+    run.try_each(count.div_ceil(TILE), |tile| {
+        (tile * TILE..count.min((tile + 1) * TILE))
+            .try_for_each(|row| index.checked(row, op.count, op.name(), "row").map(drop))
+    })?;
     let sums = outputs[0].floats()?;
     if op.count / 4 >= count && width >= NARROWEST {
         add_by_rows(rows, index, count, sums, width, run)
@@ -82,16 +85,19 @@ fn add_by_rows(
 ) -> Result<()> {
     // Looking through the indices must stay a small part of it.
     let owned = (8 * TILE / width).max(count / width).max(1);
-    run.chunks(sums, owned * width, |tile, sums| {
-        sums.fill(0.0);
+    run.paced_chunks(sums, owned * width, |pace, tile, sums| {
+        pace.fill(sums, 0.0)?;
         let first = tile * owned;
         let end = first + sums.len() / width;
         for row in 0..count {
             let to = index.get(row) as usize;
+            pace.step(1)?;
             if (first..end).contains(&to) {
+                pace.step(width)?;
                 add(&rows[row * width..][..width], &mut sums[(to - first) * width..][..width]);
             }
         }
+        Ok(())
     })
 }
 
@@ -107,13 +113,15 @@ fn add_by_columns(
     let tiles = (count * width / TILE).clamp(1, 16);
     let owned = width.div_ceil(tiles).next_multiple_of(NARROWEST);
     let sums = Parts::new(sums);
-    run.ranges(width, owned, |columns| {
+    run.paced_ranges(width, owned, |pace: &mut Pace<'_>, columns| {
         for row in 0..count {
+            pace.step(1 + columns.len())?;
             let at = index.get(row) as usize * width;
             // SAFETY: the columns of different tiles do not overlap.
             let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
             add(&rows[row * width..][columns.clone()], sums);
         }
+        Ok(())
     })
 }
 
@@ -135,12 +143,12 @@ pub(in super::super) fn one_hot(
     let rows = inputs[0].layout.shape.elements();
     let into = Parts::new(outputs[0].floats()?);
     let grain = (TILE / op.classes).max(1);
-    run.try_each(rows.div_ceil(grain), |tile| {
+    run.paced(rows.div_ceil(grain), |pace, tile| {
         for row in tile * grain..rows.min((tile + 1) * grain) {
             let class = index.checked(row, op.classes, op.name(), "class")?;
             // SAFETY: each row is one tile's.
             let into = unsafe { into.part(row * op.classes..(row + 1) * op.classes) };
-            into.fill(0.0);
+            pace.fill(into, 0.0)?;
             into[class] = 1.0;
         }
         Ok(())

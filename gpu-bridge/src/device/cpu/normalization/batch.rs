@@ -179,15 +179,19 @@ enum Moments<'a> {
 impl Moments<'_> {
     /// Those of some channels; `take` writes them where they are not given. Only the tile of these channels may ask.
     #[inline(always)]
-    fn of(&self, channels: Range<usize>, take: impl FnOnce(&mut [f32], &mut [f32])) -> (&[f32], &[f32]) {
+    fn of(
+        &self,
+        channels: Range<usize>,
+        take: impl FnOnce(&mut [f32], &mut [f32]) -> Result<()>,
+    ) -> Result<(&[f32], &[f32])> {
         match self {
             Self::OfBatch { mean, variance } => {
                 // SAFETY: each channel belongs to one tile.
                 let (mean, variance) = unsafe { (mean.part(channels.clone()), variance.part(channels)) };
-                take(mean, variance);
-                (mean, variance)
+                take(mean, variance)?;
+                Ok((mean, variance))
             }
-            Self::Given { mean, variance } => (&mean[channels.clone()], &variance[channels]),
+            Self::Given { mean, variance } => Ok((&mean[channels.clone()], &variance[channels])),
         }
     }
 }

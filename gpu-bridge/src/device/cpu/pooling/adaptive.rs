@@ -5,12 +5,12 @@
 use std::ops::Range;
 
 use super::{Planes, larger, position_of_largest, window};
-use crate::device::cpu::fold::sum;
+use crate::device::cpu::fold::paced_sum;
 use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::op::Window;
-use crate::run::Run;
+use crate::run::{Pace, Run};
 
 /// The elements of an axis that one of `count` windows covers. Sizes are at most 2^31, so this does not overflow.
 fn part(index: usize, count: usize, size: usize) -> Range<usize> {
@@ -27,14 +27,16 @@ impl Planes {
         Some(Window { kernel, stride: kernel, padding: [0, 0], ceil: false, count_padding: false })
     }
 
-    /// Runs `body` for each window: its index, its rows and its columns.
-    fn each_part(&self, mut body: impl FnMut(usize, Range<usize>, Range<usize>)) {
+    /// Runs `body` for each window: its index, its rows and its columns. Windows may be as large as the image however many
+    /// there are, so bodies step along their rows.
+    fn each_part(&self, mut body: impl FnMut(usize, Range<usize>, Range<usize>) -> Result<()>) -> Result<()> {
         for row in 0..self.pooled_height {
             let rows = part(row, self.pooled_height, self.height);
             for column in 0..self.pooled_width {
-                body(row * self.pooled_width + column, rows.clone(), part(column, self.pooled_width, self.width));
+                body(row * self.pooled_width + column, rows.clone(), part(column, self.pooled_width, self.width))?;
             }
         }
+        Ok(())
     }
 }
 
@@ -50,13 +52,14 @@ pub(in super::super) fn adaptive_average(
     if let Some(even) = planes.even() {
         return window::average(&even, inputs, outputs, run);
     }
-    fold(&planes, inputs, outputs, run, |x, rows, columns| {
+    fold(&planes, inputs, outputs, run, |x, rows, columns, pace| {
         let area = (rows.len() * columns.len()) as f32;
         let mut total = 0.0;
         for row in rows {
+            pace.step(1 + columns.len())?;
             total += x[row * planes.width..][columns.clone()].iter().sum::<f32>();
         }
-        total / area
+        Ok(total / area)
     })
 }
 
@@ -64,16 +67,17 @@ pub(in super::super) fn adaptive_average(
 fn whole_average(planes: &Planes, inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
     let x = inputs[0].floats()?;
     let (grain, area) = (planes.grain(), planes.area());
-    run.chunks(outputs[0].floats()?, grain, |tile, y| {
+    run.paced_chunks(outputs[0].floats()?, grain, |pace, tile, y| {
         let x = &x[tile * grain * area..][..y.len() * area];
         vectorized(
             #[inline(always)]
             || {
                 for (y, x) in y.iter_mut().zip(x.chunks_exact(area)) {
-                    *y = (sum(x, |x| x) / area as f64) as f32;
+                    *y = (paced_sum(x, pace, |x| x)? / area as f64) as f32;
                 }
+                Ok(())
             },
-        );
+        )
     })
 }
 
@@ -82,9 +86,13 @@ pub(in super::super) fn adaptive_max(inputs: &[Input<'_>], outputs: &mut [Output
     if let Some(even) = planes.even() {
         return window::max(&even, inputs, outputs, run);
     }
-    fold(&planes, inputs, outputs, run, |x, rows, columns| {
-        rows.flat_map(|row| &x[row * planes.width..][columns.clone()])
-            .fold(f32::NEG_INFINITY, |most, &x| larger(most, x))
+    fold(&planes, inputs, outputs, run, |x, rows, columns, pace| {
+        let mut most = f32::NEG_INFINITY;
+        for row in rows {
+            pace.step(1 + columns.len())?;
+            most = x[row * planes.width..][columns.clone()].iter().fold(most, |most, &x| larger(most, x));
+        }
+        Ok(most)
     })
 }
 
@@ -94,15 +102,19 @@ fn fold(
     inputs: &[Input<'_>],
     outputs: &mut [Output<'_>],
     run: &Run<'_>,
-    f: impl Fn(&[f32], Range<usize>, Range<usize>) -> f32 + Sync,
+    f: impl Fn(&[f32], Range<usize>, Range<usize>, &mut Pace<'_>) -> Result<f32> + Sync,
 ) -> Result<()> {
     let x = inputs[0].floats()?;
     let grain = planes.grain();
-    run.chunks(outputs[0].floats()?, grain * planes.pooled_area(), |tile, y| {
+    run.paced_chunks(outputs[0].floats()?, grain * planes.pooled_area(), |pace, tile, y| {
         let x = &x[tile * grain * planes.area()..];
         for (y, x) in y.chunks_exact_mut(planes.pooled_area()).zip(x.chunks_exact(planes.area())) {
-            planes.each_part(|index, rows, columns| y[index] = f(x, rows, columns));
+            planes.each_part(|index, rows, columns| {
+                y[index] = f(x, rows, columns, pace)?;
+                Ok(())
+            })?;
         }
+        Ok(())
     })
 }
 
@@ -113,21 +125,24 @@ pub(in super::super) fn adaptive_average_gradient(
 ) -> Result<()> {
     let planes = Planes::new(&outputs[0].layout.shape, &inputs[0].layout.shape);
     let (dy, grain) = (inputs[0].floats()?, planes.grain());
-    run.chunks(outputs[0].floats()?, grain * planes.area(), |tile, dx| {
+    run.paced_chunks(outputs[0].floats()?, grain * planes.area(), |pace, tile, dx| {
         let dy = &dy[tile * grain * planes.pooled_area()..];
         for (dx, dy) in dx.chunks_exact_mut(planes.area()).zip(dy.chunks_exact(planes.pooled_area())) {
             if let [dy] = dy {
-                dx.fill(dy / planes.area() as f32);
+                pace.fill(dx, dy / planes.area() as f32)?;
                 continue;
             }
-            dx.fill(0.0);
+            pace.fill(dx, 0.0)?;
             planes.each_part(|index, rows, columns| {
                 let share = dy[index] / (rows.len() * columns.len()) as f32;
                 for row in rows {
+                    pace.step(1 + columns.len())?;
                     dx[row * planes.width..][columns.clone()].iter_mut().for_each(|dx| *dx += share);
                 }
-            });
+                Ok(())
+            })?;
         }
+        Ok(())
     })
 }
 
@@ -138,15 +153,17 @@ pub(in super::super) fn adaptive_max_gradient(
 ) -> Result<()> {
     let planes = Planes::new(&inputs[0].layout.shape, &inputs[1].layout.shape);
     let (x, dy, grain) = (inputs[0].floats()?, inputs[1].floats()?, planes.grain());
-    run.chunks(outputs[0].floats()?, grain * planes.area(), |tile, dx| {
+    run.paced_chunks(outputs[0].floats()?, grain * planes.area(), |pace, tile, dx| {
         let x = &x[tile * grain * planes.area()..];
         let dy = &dy[tile * grain * planes.pooled_area()..];
         let tensors = dx.chunks_exact_mut(planes.area()).zip(x.chunks_exact(planes.area()));
         for ((dx, x), dy) in tensors.zip(dy.chunks_exact(planes.pooled_area())) {
-            dx.fill(0.0);
+            pace.fill(dx, 0.0)?;
             planes.each_part(|index, rows, columns| {
-                dx[position_of_largest(x, planes.width, rows, columns)] += dy[index];
-            });
+                dx[position_of_largest(x, planes.width, rows, columns, pace)?] += dy[index];
+                Ok(())
+            })?;
         }
+        Ok(())
     })
 }

@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 use super::window::{BLOCK, Windows, block, blocks, covering, part, steps};
-use super::{Planes, choose, position_of_largest};
+use super::{Planes, STRETCH, choose, position_of_largest};
 use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::op::Window;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 pub(in super::super) fn max_gradient(
     window: &Window,
@@ -24,9 +24,11 @@ pub(in super::super) fn max_gradient(
     let dx = Parts::new(outputs[0].floats()?);
     let grain = planes.grain();
     let (area, pooled) = (planes.area(), planes.pooled_area());
-    let blocks = !windows.whole_columns().is_empty() && u32::try_from(area).is_ok();
+    // Windows of so many elements are gone through one by one.
+    let long = windows.planes.pooled_width.saturating_mul(window.kernel[0].saturating_mul(window.kernel[1])) > STRETCH;
+    let blocks = !long && !windows.whole_columns().is_empty() && u32::try_from(area).is_ok();
     let floats = if blocks { window.kernel[0].min(planes.height) * windows.parted() } else { 0 };
-    run.each_with(planes.count.div_ceil(grain), floats, |tile, scratch| {
+    run.paced_with(planes.count.div_ceil(grain), floats, |pace, tile, scratch| {
         let tile = tile * grain..planes.count.min((tile + 1) * grain);
         // SAFETY: each plane belongs to one tile.
         let dx = unsafe { dx.part(tile.start * area..tile.end * area) };
@@ -37,29 +39,31 @@ pub(in super::super) fn max_gradient(
             || {
                 for ((dx, x), dy) in planes {
                     if windows.quarters() {
-                        quarters_gradient(&windows.planes, x, dy, dx);
+                        quarters_gradient(&windows.planes, x, dy, dx, pace)?;
                     } else if blocks && three.window == windows.window {
-                        rows_gradient(&three, x, dy, dx, scratch);
+                        rows_gradient(&three, x, dy, dx, scratch, pace)?;
                     } else if blocks {
-                        rows_gradient(&windows, x, dy, dx, scratch);
+                        rows_gradient(&windows, x, dy, dx, scratch, pace)?;
                     } else {
-                        windows_gradient(&windows, x, dy, dx);
+                        windows_gradient(&windows, x, dy, dx, pace)?;
                     }
                 }
+                Ok(())
             },
-        );
+        )
     })
 }
 
 /// Each window of two by two has its elements to itself: every element is written once.
 #[inline(always)]
-fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
     let width = planes.width;
     if 2 * planes.pooled_height < planes.height || 2 * planes.pooled_width < width {
-        dx.fill(0.0);
+        pace.fill(dx, 0.0)?;
     }
     let rows = x.chunks_exact(2 * width).zip(dx.chunks_exact_mut(2 * width)).zip(dy.chunks_exact(planes.pooled_width));
     for ((x, dx), dy) in rows {
+        pace.step(2 * width)?;
         let (upper, lower) = x.split_at(width);
         let (dx_upper, dx_lower) = dx.split_at_mut(width);
         let (upper, lower) = (upper.as_chunks().0, lower.as_chunks().0);
@@ -77,6 +81,7 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32]) {
             dx_lower[..count].copy_from_slice(&dx.map(|dx| dx[1])[..count]);
         }
     }
+    Ok(())
 }
 
 #[inline(always)]
@@ -118,12 +123,20 @@ fn quarter_gradient(upper: [f32; 2], lower: [f32; 2], dy: f32) -> [[f32; 2]; 2] 
 
 /// Finds the largest of the windows of a row in blocks.
 #[inline(always)]
-fn rows_gradient(windows: &Windows, x: &[f32], dy: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+fn rows_gradient(
+    windows: &Windows,
+    x: &[f32],
+    dy: &[f32],
+    dx: &mut [f32],
+    scratch: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let Planes { width, pooled_width, .. } = windows.planes;
     let whole = windows.whole_columns();
-    dx.fill(0.0);
+    pace.fill(dx, 0.0)?;
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
         let rows = windows.rows(row).range;
+        pace.step(rows.len() * (width + windows.window.kernel[1] * pooled_width))?;
         if windows.window.stride[1] == 2 {
             for (row, parted) in rows.clone().zip(scratch.chunks_exact_mut(windows.parted())) {
                 part(&x[row * width..][..width], parted);
@@ -141,9 +154,10 @@ fn rows_gradient(windows: &Windows, x: &[f32], dy: &[f32], dx: &mut [f32], scrat
         }
         for column in (0..whole.start).chain(whole.end..pooled_width) {
             let columns = windows.columns(column).range;
-            dx[position_of_largest(x, width, rows.clone(), columns)] += dy[column];
+            dx[position_of_largest(x, width, rows.clone(), columns, pace)?] += dy[column];
         }
     }
+    Ok(())
 }
 
 /// Where the largest of each window of a block is. The windows are whole; `parted` holds the parts of their rows.
@@ -169,15 +183,16 @@ fn find_largest(windows: &Windows, x: &[f32], parted: &[f32], rows: Range<usize>
     std::array::from_fn(|lane| positions[lane] + (first + lane * window.stride[1]) as u32)
 }
 
-fn windows_gradient(windows: &Windows, x: &[f32], dy: &[f32], dx: &mut [f32]) {
+fn windows_gradient(windows: &Windows, x: &[f32], dy: &[f32], dx: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
     let Planes { width, pooled_width, .. } = windows.planes;
-    dx.fill(0.0);
+    pace.fill(dx, 0.0)?;
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
         let rows = windows.rows(row).range;
         for (column, dy) in dy.iter().enumerate() {
-            dx[position_of_largest(x, width, rows.clone(), windows.columns(column).range)] += dy;
+            dx[position_of_largest(x, width, rows.clone(), windows.columns(column).range, pace)?] += dy;
         }
     }
+    Ok(())
 }
 
 pub(in super::super) fn average_gradient(
@@ -192,7 +207,7 @@ pub(in super::super) fn average_gradient(
     let dx = Parts::new(outputs[0].floats()?);
     let grain = planes.grain();
     let (area, pooled) = (planes.area(), planes.pooled_area());
-    run.each_with(planes.count.div_ceil(grain), planes.width + 2 * planes.pooled_width, |tile, scratch| {
+    run.paced_with(planes.count.div_ceil(grain), planes.width + 2 * planes.pooled_width, |pace, tile, scratch| {
         let tile = tile * grain..planes.count.min((tile + 1) * grain);
         // SAFETY: each plane belongs to one tile.
         let dx = unsafe { dx.part(tile.start * area..tile.end * area) };
@@ -201,16 +216,18 @@ pub(in super::super) fn average_gradient(
             #[inline(always)]
             || {
                 let (columns, scratch) = scratch.split_at_mut(planes.pooled_width);
+                pace.step(planes.pooled_width)?;
                 windows.count_columns(columns);
                 for (dx, dy) in dx.chunks_exact_mut(area).zip(dy.chunks_exact(pooled)) {
                     if windows.quarters() {
-                        spread_quarters(&planes, dy, dx);
+                        spread_quarters(&planes, dy, dx, pace)?;
                     } else {
-                        spread(&windows, dy, columns, dx, scratch);
+                        spread(&windows, dy, columns, dx, scratch, pace)?;
                     }
                 }
+                Ok(())
             },
-        );
+        )
     })
 }
 
@@ -234,11 +251,19 @@ impl Windows {
 
 /// Spreads the gradient of each window over its elements: along a line, then to all its rows.
 #[inline(always)]
-fn spread(windows: &Windows, dy: &[f32], columns: &[f32], dx: &mut [f32], scratch: &mut [f32]) {
+fn spread(
+    windows: &Windows,
+    dy: &[f32],
+    columns: &[f32],
+    dx: &mut [f32],
+    scratch: &mut [f32],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let Planes { width, pooled_width, .. } = windows.planes;
     let (line, shares) = scratch.split_at_mut(width);
-    dx.fill(0.0);
+    pace.fill(dx, 0.0)?;
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
+        pace.step(width + pooled_width)?;
         let rows = windows.rows(row);
         let count = windows.counted(&rows);
         for ((share, dy), columns) in shares.iter_mut().zip(dy).zip(columns) {
@@ -246,28 +271,34 @@ fn spread(windows: &Windows, dy: &[f32], columns: &[f32], dx: &mut [f32], scratc
         }
         line.fill(0.0);
         for offset in windows.offsets() {
-            let Some((inside, first)) = windows.inside(offset) else { continue };
+            let inside = windows.inside(offset);
+            pace.step(1 + inside.as_ref().map_or(0, |(inside, _)| inside.len()))?;
+            let Some((inside, first)) = inside else { continue };
             let places = line[first..].iter_mut().step_by(windows.window.stride[1]);
             places.zip(&shares[inside]).for_each(|(place, share)| *place += share);
         }
         for row in dx[rows.range.start * width..rows.range.end * width].chunks_exact_mut(width) {
+            pace.step(width)?;
             row.iter_mut().zip(&*line).for_each(|(dx, x)| *dx += x);
         }
     }
+    Ok(())
 }
 
 /// A quarter to each element of a window of two by two.
 #[inline(always)]
-fn spread_quarters(planes: &Planes, dy: &[f32], dx: &mut [f32]) {
+fn spread_quarters(planes: &Planes, dy: &[f32], dx: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
     let width = planes.width;
     if 2 * planes.pooled_height < planes.height || 2 * planes.pooled_width < width {
-        dx.fill(0.0);
+        pace.fill(dx, 0.0)?;
     }
     for (dx, dy) in dx.chunks_exact_mut(2 * width).zip(dy.chunks_exact(planes.pooled_width)) {
+        pace.step(2 * width)?;
         let (upper, lower) = dx.split_at_mut(width);
         for ((upper, lower), &dy) in upper.as_chunks_mut().0.iter_mut().zip(lower.as_chunks_mut().0).zip(dy) {
             *upper = [0.25 * dy; 2];
             *lower = [0.25 * dy; 2];
         }
     }
+    Ok(())
 }

@@ -6,12 +6,12 @@
 
 use std::ops::Range;
 
-use super::{Planes, TILE, larger};
+use super::{Planes, STRETCH, TILE, larger};
 use crate::device::cpu::memory::{Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
 use crate::op::Window;
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Windows on planes.
 #[derive(Clone, Copy)]
@@ -94,6 +94,13 @@ impl Windows {
     #[inline(always)]
     pub(super) fn counted(&self, covered: &Covered) -> f32 {
         (if self.window.count_padding { covered.padded } else { covered.range.len() }) as f32
+    }
+
+    /// Elements that the windows of a row have, those that lie outside the image among them.
+    pub(super) fn row_work(&self) -> usize {
+        let Planes { height, width, pooled_width, .. } = self.planes;
+        let [rows, columns] = self.window.kernel;
+        width * rows.min(height) + pooled_width.saturating_mul(columns.min(width))
     }
 
     /// Whether each window is two by two of its own, inside the image.
@@ -184,7 +191,8 @@ fn fold(
     let rows = count * pooled_height;
     let work = width * window.kernel[0].min(height) + pooled_width;
     let grain = (TILE / work).max(1);
-    run.each_with(rows.div_ceil(grain), width + windows.parted() + pooled_width, |tile, scratch| {
+    let long = windows.row_work() > STRETCH;
+    run.paced_with(rows.div_ceil(grain), width + windows.parted() + pooled_width, |pace, tile, scratch| {
         let tile = tile * grain..rows.min((tile + 1) * grain);
         // SAFETY: each row of results belongs to one tile.
         let y = unsafe { y.part(tile.start * pooled_width..tile.end * pooled_width) };
@@ -197,7 +205,11 @@ fn fold(
                 let (mut plane, mut row) = (tile.start / pooled_height, tile.start % pooled_height);
                 for y in y.chunks_exact_mut(pooled_width) {
                     let x = &x[plane * height * width..][..height * width];
-                    if windows.quarters() {
+                    if long {
+                        let rows = windows.rows(row).range;
+                        fold_rows_slowly(&x[rows.start * width..rows.end * width], line, pace, f)?;
+                        fold_line_slowly(&windows, line, y, start, pace, f)?;
+                    } else if windows.quarters() {
                         fold_quarters(&x[2 * row * width..][..2 * width], y, f);
                     } else {
                         let rows = windows.rows(row).range;
@@ -214,9 +226,49 @@ fn fold(
                         (plane, row) = (plane + 1, 0);
                     }
                 }
+                pace.step(y.len())
             },
-        );
+        )
     })
+}
+
+/// Like [`fold_rows`], for many or long rows.
+#[inline(always)]
+fn fold_rows_slowly(rows: &[f32], line: &mut [f32], pace: &mut Pace<'_>, f: impl Fn(f32, f32) -> f32) -> Result<()> {
+    let width = line.len();
+    let (first, rest) = rows.split_at(width);
+    pace.pieces(width, |range| line[range.clone()].copy_from_slice(&first[range]))?;
+    for row in rest.chunks_exact(width) {
+        pace.step(width)?;
+        line.iter_mut().zip(row).for_each(|(line, &x)| *line = f(*line, x));
+    }
+    Ok(())
+}
+
+/// Like [`fold_line`], for windows of many columns: each of them is folded by itself, in lanes, as far as they fill.
+#[inline(always)]
+fn fold_line_slowly(
+    windows: &Windows,
+    line: &[f32],
+    y: &mut [f32],
+    start: f32,
+    pace: &mut Pace<'_>,
+    f: impl Fn(f32, f32) -> f32,
+) -> Result<()> {
+    const LANES: usize = 16;
+    for (column, y) in y.iter_mut().enumerate() {
+        let (chunks, rest) = line[windows.columns(column).range].as_chunks::<LANES>();
+        pace.step(rest.len() + LANES)?;
+        let mut lanes = [start; LANES];
+        for chunks in chunks.chunks(STRETCH / LANES) {
+            pace.step(chunks.len() * LANES)?;
+            for chunk in chunks {
+                lanes = std::array::from_fn(|lane| f(lanes[lane], chunk[lane]));
+            }
+        }
+        *y = lanes.into_iter().chain(rest.iter().copied()).fold(start, &f);
+    }
+    Ok(())
 }
 
 /// Two rows into windows of two by two.

@@ -37,6 +37,7 @@ pub(super) fn fold<F: Fold>(fold: F, x: &[f32], sizes: &Sizes, y: &mut [F::Resul
         );
     })?;
     for (y, states) in y.iter_mut().zip(states.chunks(parts)) {
+        run.cancel.check()?;
         let mut all = (states[0], TILE);
         for (part, &state) in states.iter().enumerate().skip(1) {
             let more = TILE.min(count - part * TILE);

@@ -106,7 +106,9 @@ impl<'a> Call<'a> {
             if !self.is_over(Instant::now()) {
                 return Ok(());
             }
-            if !state.must_give_way(self.handle.member, self.take_used()) {
+            let must_give_way = state.must_give_way(self.handle.member, self.take_used());
+            self.handle.turns.tell(&mut state);
+            if !must_give_way {
                 self.renew();
                 return Ok(());
             }
@@ -130,7 +132,7 @@ impl<'a> Call<'a> {
         let _listening = self.cancel.listen(turns.listener());
         let mut state = turns.lock();
         while self.resumed.load(Ordering::Relaxed) == round {
-            if self.queued.load(Ordering::Relaxed) && ticket.is_granted() {
+            if self.queued.load(Ordering::Relaxed) && ticket.take_grant() {
                 self.queued.store(false, Ordering::Relaxed);
                 self.renew();
                 self.resume();
@@ -243,7 +245,7 @@ impl Drop for Call<'_> {
         }
         let used = self.take_used();
         if self.abandoned.load(Ordering::Relaxed) {
-            return self.handle.turns.lock().charge_abandoned(self.handle.member, used);
+            return self.handle.turns.lock().charge(self.handle.member, used);
         }
         let until = self.started + Duration::from_nanos(self.until.load(Ordering::Relaxed));
         self.handle.turns.end(self.handle.member, self.cores, used, now, until);

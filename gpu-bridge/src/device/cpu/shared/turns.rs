@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use super::{GRACE, QUANTUM};
 use crate::device::Wait;
 use crate::error::{Error, Result};
+use crate::line::{self, Line};
 use crate::run::{Cancel, Listener};
-use crate::share::{Member, Shares};
+use crate::share::{Member, Owner};
 
 /// How often one that waits looks whether some cores were abandoned meanwhile. Who gives up a turn wakes it at once.
 const LOOK: Duration = Duration::from_millis(1);
@@ -29,26 +30,17 @@ pub(super) struct Turns {
 
 #[derive(Debug)]
 pub(super) struct State {
-    pub shares: Shares,
-    free: usize,
-    /// In order of arrival.
+    line: Line,
+    /// Those in line.
     queue: Vec<Arc<Ticket>>,
     /// The cores of owners that are between two calls, at most once each.
     kept: Vec<Kept>,
-    engaged: BTreeMap<Member, Engaged>,
+    /// What members used and were not yet charged: nobody looks at it while nobody waits.
+    used: BTreeMap<Member, Duration>,
     /// Processor time of all cores that was charged, and turns that were granted: the device's own clock.
     clock: Wait,
     /// The most of it that an owner waited for a turn.
     waits: BTreeMap<Member, Wait>,
-}
-
-/// An owner that competes.
-#[derive(Debug, Default)]
-struct Engaged {
-    /// Its calls, running or waiting, and what is kept for it.
-    places: usize,
-    /// What it used and was not yet charged: nobody looks at it while nobody waits.
-    used: Duration,
 }
 
 #[derive(Debug)]
@@ -59,15 +51,15 @@ struct Kept {
     until: Instant,
 }
 
-/// A place in the queue.
+/// A call that waits for cores, perhaps more than once.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub member: Member,
     pub cores: usize,
-    /// The clock when it was put into the queue.
-    asked: Mutex<Wait>,
+    /// Its place in line, and the clock when it got it.
+    asked: Mutex<Option<(line::Ticket, Wait)>>,
     /// Written under the lock.
-    pub granted: AtomicBool,
+    granted: AtomicBool,
     /// Rings when it is granted, or when something was cancelled.
     pub bell: Condvar,
 }
@@ -78,44 +70,52 @@ impl Ticket {
         Arc::new(Self { member, cores, asked: Mutex::default(), granted, bell })
     }
 
-    fn asked(&self) -> MutexGuard<'_, Wait> {
+    fn asked(&self) -> MutexGuard<'_, Option<(line::Ticket, Wait)>> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_at(&self, place: line::Ticket) -> bool {
+        self.asked().is_some_and(|(asked, _)| asked == place)
     }
 
     pub fn is_granted(&self) -> bool {
         self.granted.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is granted; a grant is taken once, so that who waits with the ticket again does not find an old one.
+    pub fn take_grant(&self) -> bool {
+        self.granted.swap(false, Ordering::Relaxed)
     }
 }
 
 impl Turns {
     pub fn new(cores: usize) -> Self {
         let state = State {
-            shares: Shares::default(),
-            free: cores,
+            line: Line::new(cores),
             queue: Vec::new(),
             kept: Vec::new(),
-            engaged: BTreeMap::new(),
+            used: BTreeMap::new(),
             clock: Wait::default(),
             waits: BTreeMap::new(),
         };
         Self { cores, waiting: AtomicUsize::new(0), state: Mutex::new(state) }
     }
 
-    pub fn join(&self, weight: NonZeroU32) -> Member {
-        self.lock().shares.join(weight)
+    pub fn join(&self, owner: &Owner, weight: NonZeroU32) -> Member {
+        self.lock().line.join(owner, weight)
     }
 
     /// The member has no call any more.
     pub fn leave(&self, member: Member) {
         let mut state = self.lock();
         if let Some(kept) = state.take_kept(member) {
-            state.free += kept.cores;
+            self.release(&mut state, member, kept.cores);
         }
-        state.engaged.remove(&member);
+        state.charge_all();
+        state.used.remove(&member);
         state.waits.remove(&member);
-        state.shares.leave(member);
-        self.dispatch(&mut state);
-        debug_assert!(!state.shares.is_empty() || state.free == self.cores, "all cores are back");
+        state.line.leave(member);
+        debug_assert!(!state.line.is_empty() || state.line.free() == self.cores, "all cores are back");
     }
 
     /// The most that the member waited for a turn.
@@ -140,12 +140,10 @@ impl Turns {
             if kept.cores == cores && now < kept.since + GRACE {
                 return Ok((now, kept.until));
             }
-            state.release(member, kept.cores);
+            self.release(&mut state, member, kept.cores);
         }
         self.expire(&mut state, now);
-        state.engage(member);
-        if state.queue.is_empty() && state.free >= cores {
-            state.free -= cores;
+        if state.line.take(member, cores) {
             state.clock.turns += 1;
             return Ok((now, now + QUANTUM));
         }
@@ -172,15 +170,15 @@ impl Turns {
         let mut state = self.lock();
         state.charge(member, used);
         if self.is_contended() && now >= until {
-            if state.gives_way(member) {
-                state.release(member, cores);
-                return self.dispatch(&mut state);
+            let gives_way = state.gives_way(member);
+            self.tell(&mut state);
+            if gives_way {
+                return self.release(&mut state, member, cores);
             }
             until = now + QUANTUM;
         }
         if state.kept.iter().any(|kept| kept.member == member) {
-            state.release(member, cores);
-            return self.dispatch(&mut state);
+            return self.release(&mut state, member, cores);
         }
         state.kept.push(Kept { member, cores, since: now, until });
     }
@@ -189,16 +187,15 @@ impl Turns {
     pub fn rest(&self, member: Member) {
         let mut state = self.lock();
         if let Some(kept) = state.take_kept(member) {
-            state.release(member, kept.cores);
-            self.dispatch(&mut state);
+            self.release(&mut state, member, kept.cores);
         }
     }
 
-    /// A call that gives way: its cores are free, and it waits for others.
+    /// A call that gives way: it waits for its next turn, and its cores are free.
     pub fn give_up(&self, state: &mut State, ticket: &Arc<Ticket>) {
-        state.free += ticket.cores;
         ticket.granted.store(false, Ordering::Relaxed);
         self.enqueue(state, Arc::clone(ticket));
+        self.release(state, ticket.member, ticket.cores);
     }
 
     /// The call does not want its turn any more. It has no cores.
@@ -207,18 +204,20 @@ impl Turns {
             state.queue.remove(index);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
         }
-        state.release(ticket.member, 0);
-        self.dispatch(state);
+        let asked = ticket.asked().take();
+        if let Some((place, _)) = asked {
+            state.line.withdraw(place);
+        }
+        self.tell(state);
     }
 
     /// Sleeps until something may have changed for the ticket.
     pub fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>, ticket: &Ticket) -> MutexGuard<'a, State> {
         let now = Instant::now();
-        if self.expire(&mut state, now) {
-            self.dispatch(&mut state);
-            if ticket.is_granted() {
-                return state;
-            }
+        self.expire(&mut state, now);
+        self.tell(&mut state);
+        if ticket.is_granted() {
+            return state;
         }
         let kept = state.kept.iter().map(|kept| (kept.since + GRACE).saturating_duration_since(now)).min();
         let most = kept.map_or(LOOK, |kept| kept.min(LOOK));
@@ -231,34 +230,35 @@ impl Turns {
 
     fn enqueue(&self, state: &mut State, ticket: Arc<Ticket>) {
         state.charge_all();
-        *ticket.asked() = state.clock;
+        let clock = state.clock;
+        let place = state.line.ask(ticket.member, ticket.cores);
+        *ticket.asked() = Some((place, clock));
         state.queue.push(ticket);
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.dispatch(state);
+        self.tell(state);
+    }
+
+    fn release(&self, state: &mut State, member: Member, cores: usize) {
+        state.charge_all();
+        state.line.release(member, cores);
+        self.tell(state);
     }
 
     /// Frees cores whose owners did not come back.
-    fn expire(&self, state: &mut State, now: Instant) -> bool {
-        let mut any = false;
+    fn expire(&self, state: &mut State, now: Instant) {
         while let Some(index) = state.kept.iter().position(|kept| now >= kept.since + GRACE) {
             let kept = state.kept.swap_remove(index);
-            state.release(kept.member, kept.cores);
-            any = true;
+            self.release(state, kept.member, kept.cores);
         }
-        any
     }
 
-    /// Gives free cores to those that wait, in the order of what they are owed. Nobody goes past one that needs more
-    /// cores than are free: it would never get them.
-    fn dispatch(&self, state: &mut State) {
-        while let Some(member) = state.shares.next_of(|member| state.is_waiting(member)) {
-            let Some(index) = state.queue.iter().position(|ticket| ticket.member == member) else { return };
-            if state.queue[index].cores > state.free {
-                return;
-            }
+    /// Wakes those who were given cores.
+    pub fn tell(&self, state: &mut State) {
+        for place in state.line.take_granted() {
+            state.line.claim(place);
+            let Some(index) = state.queue.iter().position(|ticket| ticket.is_at(place)) else { continue };
             let ticket = state.queue.remove(index);
             self.waiting.fetch_sub(1, Ordering::Relaxed);
-            state.free -= ticket.cores;
             state.note_wait(&ticket);
             ticket.granted.store(true, Ordering::Relaxed);
             ticket.bell.notify_all();
@@ -282,33 +282,22 @@ impl State {
 
     pub fn charge(&mut self, member: Member, used: Duration) {
         self.clock.time += used;
-        self.engaged.entry(member).or_default().used += used;
-    }
-
-    /// What a call used that has no cores any more.
-    pub fn charge_abandoned(&mut self, member: Member, used: Duration) {
-        self.clock.time += used;
-        self.shares.charge(member, used);
+        *self.used.entry(member).or_default() += used;
     }
 
     /// A ticket is granted.
     fn note_wait(&mut self, ticket: &Ticket) {
-        let asked = *ticket.asked();
+        let Some((_, asked)) = ticket.asked().take() else { return };
         let longest = self.waits.entry(ticket.member).or_default();
         longest.time = longest.time.max(self.clock.time.saturating_sub(asked.time));
         longest.turns = longest.turns.max(self.clock.turns - asked.turns);
         self.clock.turns += 1;
     }
 
+    /// Whether another waits who is owed more; calls of one member take turns as well.
     fn gives_way(&mut self, member: Member) -> bool {
         self.charge_all();
-        let next = self.shares.next_of(|other| other == member || self.is_waiting(other));
-        // Calls of one owner take turns as well.
-        next != Some(member) || self.is_waiting(member)
-    }
-
-    fn is_waiting(&self, member: Member) -> bool {
-        self.queue.iter().any(|ticket| ticket.member == member)
+        self.line.is_due(member)
     }
 
     fn take_kept(&mut self, member: Member) -> Option<Kept> {
@@ -317,29 +306,10 @@ impl State {
     }
 
     fn charge_all(&mut self) {
-        for (&member, engaged) in &mut self.engaged {
-            if !engaged.used.is_zero() {
-                self.shares.charge(member, std::mem::take(&mut engaged.used));
+        for (&member, used) in &mut self.used {
+            if !used.is_zero() {
+                self.line.charge(member, std::mem::take(used));
             }
-        }
-    }
-
-    fn engage(&mut self, member: Member) {
-        self.engaged.entry(member).or_default().places += 1;
-        self.shares.ready(member);
-    }
-
-    fn release(&mut self, member: Member, cores: usize) {
-        self.free += cores;
-        let Some(engaged) = self.engaged.get_mut(&member) else { return };
-        engaged.places -= 1;
-        let last = engaged.places == 0;
-        if !engaged.used.is_zero() {
-            self.shares.charge(member, std::mem::take(&mut engaged.used));
-        }
-        if last {
-            self.engaged.remove(&member);
-            self.shares.idle(member);
         }
     }
 }

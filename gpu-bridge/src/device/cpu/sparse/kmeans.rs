@@ -4,7 +4,7 @@ use crate::device::cpu::memory::{Indices, Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::{Error, Result};
 use crate::op::{KMeansAccumulate, Spec};
-use crate::run::{Parts, Run};
+use crate::run::{Pace, Parts, Run};
 
 /// Centroids that are compared side by side.
 const LANES: usize = 8;
@@ -58,15 +58,16 @@ impl Nearest {
 }
 
 /// The nearest to a point that nothing is at a finite distance of: the first that is not at NaN, or else the first.
-fn nearest_of_none(point: &[f32], packed: &[f32], groups: usize) -> (u32, f32) {
+fn nearest_of_none(point: &[f32], packed: &[f32], groups: usize, pace: &mut Pace<'_>) -> Result<(u32, f32)> {
     let size = LANES * point.len();
     for group in 0..groups {
+        pace.step(ROWS * size)?;
         let [distances, ..] = squared_distances([point; ROWS], &packed[group * size..][..size]);
         if let Some(lane) = distances.iter().position(|distance| !distance.is_nan()) {
-            return ((group * LANES + lane) as u32, distances[lane]);
+            return Ok(((group * LANES + lane) as u32, distances[lane]));
         }
     }
-    (0, f32::NAN)
+    Ok((0, f32::NAN))
 }
 
 pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run<'_>) -> Result<()> {
@@ -74,14 +75,14 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
     let centroids = inputs[1].layout.shape[0];
     let points = inputs[0].floats()?;
     let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
-    pack(inputs[1].floats()?, dimensions, scratch.floats());
+    pack(inputs[1].floats()?, dimensions, scratch.floats(), run)?;
     let packed = &*scratch.floats();
     let [indices, distances] = outputs else {
         return Err(Error::Internal { op: "k-means-assign", reason: "it has two results".into() });
     };
     let (indices, distances) = (Parts::new(indices.elements::<u32>()?), Parts::new(distances.floats()?));
     let grain = (WORK / (centroids * dimensions).max(1)).clamp(1, count.max(1)).next_multiple_of(ROWS);
-    run.ranges(count, grain, |range| {
+    run.paced_ranges(count, grain, |pace, range| {
         // SAFETY: the ranges of different tiles do not overlap.
         let (indices, distances) = unsafe { (indices.part(range.clone()), distances.part(range.clone())) };
         for (block, (indices, distances)) in indices.chunks_mut(POINTS).zip(distances.chunks_mut(POINTS)).enumerate() {
@@ -89,23 +90,35 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
             let points = &points[start * dimensions..][..indices.len() * dimensions];
             vectorized(
                 #[inline(always)]
-                || assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances),
-            );
+                || assign_block(points, packed, dimensions, centroids.div_ceil(LANES), indices, distances, pace),
+            )?;
         }
+        Ok(())
     })
 }
 
 /// Puts centroids into groups, in which the first coordinates come first. A group that is not full is filled up with NaN:
 /// that is never nearest.
-fn pack(centroids: &[f32], dimensions: usize, packed: &mut [f32]) {
+fn pack(centroids: &[f32], dimensions: usize, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
     if dimensions == 0 {
-        return;
+        return Ok(());
     }
-    packed.fill(f32::NAN);
-    for (index, centroid) in centroids.chunks_exact(dimensions).enumerate() {
-        let group = &mut packed[index / LANES * LANES * dimensions..][..LANES * dimensions];
-        group.iter_mut().skip(index % LANES).step_by(LANES).zip(centroid).for_each(|(place, &x)| *place = x);
-    }
+    let group = LANES * dimensions;
+    let together = (WORK / group).max(1);
+    run.paced_chunks(packed, together * group, |pace, tile, groups| {
+        let centroids = &centroids[(tile * together * group).min(centroids.len())..];
+        for (packed, centroids) in groups.chunks_exact_mut(group).zip(centroids.chunks(group)) {
+            let centroids: [&[f32]; LANES] =
+                std::array::from_fn(|lane| centroids.chunks_exact(dimensions).nth(lane).unwrap_or_default());
+            let (places, _) = packed.as_chunks_mut::<LANES>();
+            pace.pieces(dimensions, |range| {
+                for axis in range {
+                    places[axis] = centroids.map(|centroid| centroid.get(axis).copied().unwrap_or(f32::NAN));
+                }
+            })?;
+        }
+        Ok(())
+    })
 }
 
 #[inline(always)]
@@ -116,12 +129,14 @@ fn assign_block(
     groups: usize,
     indices: &mut [u32],
     distances: &mut [f32],
-) {
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let count = indices.len().min(POINTS);
     let mut nearest = [Nearest::NONE; POINTS];
     // Where there are fewer points than rows the last one is done again.
     let point = |index: usize| &points[index.min(count - 1) * dimensions..][..dimensions];
     for group in 0..groups {
+        pace.step(LANES * dimensions * count.next_multiple_of(ROWS))?;
         let centroids = &packed[group * LANES * dimensions..][..LANES * dimensions];
         for (quad, nearest) in nearest[..count].chunks_mut(ROWS).enumerate() {
             let first = quad * ROWS;
@@ -131,8 +146,12 @@ fn assign_block(
         }
     }
     for (at, ((nearest, index), distance)) in nearest.iter().zip(indices).zip(distances).enumerate() {
-        (*index, *distance) = nearest.best().unwrap_or_else(|| nearest_of_none(point(at), packed, groups));
+        (*index, *distance) = match nearest.best() {
+            Some(best) => best,
+            None => nearest_of_none(point(at), packed, groups, pace)?,
+        };
     }
+    Ok(())
 }
 
 /// From each of a few points to each centroid of a group.
@@ -175,14 +194,15 @@ pub(in crate::device::cpu) fn accumulate(
         .map_err(|error| Error::Internal { op: op.name(), reason: error.to_string() })?;
     let parts = Parts::new(partial);
     let grain = count.div_ceil(blocks);
-    run.try_each(blocks, |block| {
+    run.paced(blocks, |pace, block| {
         // SAFETY: each block has sums of its own.
         let sums = unsafe { parts.part(block * size..(block + 1) * size) };
         vectorized(
             #[inline(always)]
             || {
-                sums.fill(0.0);
+                pace.fill(sums, 0.0)?;
                 for index in count.min(block * grain)..count.min((block + 1) * grain) {
+                    pace.step(row)?;
                     let cluster = cluster(assignment, index, op)?;
                     add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
                 }
@@ -214,7 +234,7 @@ fn combine(partial: &[f64], row: usize, size: usize, outputs: &mut [Output<'_>],
     let dimensions = row - 1;
     let (sums, counts) = (Parts::new(sums.floats()?), Parts::new(counts.elements::<u32>()?));
     let total = |at: usize| partial.iter().skip(at).step_by(size).sum::<f64>();
-    run.ranges(counts.len(), (WORK / row).max(1), |clusters| {
+    run.paced_ranges(counts.len(), (WORK / row).max(1), |pace, clusters| {
         let first = clusters.start;
         // SAFETY: the ranges of different tiles do not overlap.
         let (sums, counts) =
@@ -223,7 +243,11 @@ fn combine(partial: &[f64], row: usize, size: usize, outputs: &mut [Output<'_>],
             let start = (first + index) * row;
             *count = total(start) as u32;
             let sums = &mut sums[index * dimensions..][..dimensions];
-            sums.iter_mut().enumerate().for_each(|(axis, sum)| *sum = total(start + 1 + axis) as f32);
+            pace.pieces(dimensions, |axes| {
+                let first = start + 1 + axes.start;
+                sums[axes].iter_mut().enumerate().for_each(|(axis, sum)| *sum = total(first + axis) as f32);
+            })?;
         }
+        Ok(())
     })
 }

@@ -64,6 +64,10 @@ static ADAPTIVE: Kernels = Kernels {
 static AVERAGE_WHOLE: Kernel =
     Kernel { name: "average-pool-whole", sources: &[include_str!("pooling/average_whole.wgsl")] };
 
+/// What a thread goes through.
+const IN_A_WINDOW: &str = "elements of a window";
+const OF_AN_ELEMENT: &str = "windows of an element";
+
 /// From this many elements on, a group of threads averages a plane together.
 const WHOLE: usize = 256;
 
@@ -114,6 +118,15 @@ impl Body {
         };
         u64::from(along(0)) * u64::from(along(1))
     }
+
+    /// How many windows an element is in, at most.
+    fn windows(&self) -> u64 {
+        let along = |axis: usize| match self.kernel[axis] {
+            0 => self.pooled[axis].div_ceil(self.sizes[axis].max(1)) + 1,
+            kernel => kernel.div_ceil(self.stride[axis].max(1)).min(self.pooled[axis]),
+        };
+        u64::from(along(0)) * u64::from(along(1))
+    }
 }
 
 fn pool(call: Call<'_>, window: Option<&Window>, kernel: &'static Kernel) -> Result<()> {
@@ -126,7 +139,8 @@ fn pool(call: Call<'_>, window: Option<&Window>, kernel: &'static Kernel) -> Res
         let launch = call.launch(&AVERAGE_WHOLE).bind("x", x)?.bind("y", y)?;
         return launch.body(&(area as u32)).groups(elements);
     }
-    call.launch(kernel).bind("x", x)?.body(&body).flops(2 * elements * body.area()).map(y)
+    let work = (2 * elements).saturating_mul(body.area());
+    call.launch(kernel).bind("x", x)?.body(&body).flops(work).looping(body.area(), IN_A_WINDOW)?.map(y)
 }
 
 fn max_gradient(call: Call<'_>, window: Option<&Window>) -> Result<()> {
@@ -134,16 +148,19 @@ fn max_gradient(call: Call<'_>, window: Option<&Window>) -> Result<()> {
     let kernels = if window.is_some() { &STRIDED } else { &ADAPTIVE };
     let body = Body::new(&call, window, x, dy)?;
     let windows = dy.layout.shape.elements();
-    let work = 2 * windows as u64 * body.area();
+    let work = (2 * windows as u64).saturating_mul(body.area());
     let largest = Scratch::take(&call, windows, DType::U32)?;
-    call.launch(&kernels.largest).bind("x", x)?.body(&body).flops(work).map(&largest.view())?;
-    call.launch(&kernels.max_gradient).bind("dy", dy)?.bind("largest", &largest.view())?.body(&body).flops(work).map(dx)
+    let launch = call.launch(&kernels.largest).bind("x", x)?.body(&body).flops(work);
+    launch.looping(body.area(), IN_A_WINDOW)?.map(&largest.view())?;
+    let launch = call.launch(&kernels.max_gradient).bind("dy", dy)?.bind("largest", &largest.view())?.body(&body);
+    launch.flops(work).looping(body.windows(), OF_AN_ELEMENT)?.map(dx)
 }
 
 fn average_gradient(call: Call<'_>, window: Option<&Window>) -> Result<()> {
     let (dy, dx) = (&call.inputs[0], &call.outputs[0]);
     let kernels = if window.is_some() { &STRIDED } else { &ADAPTIVE };
     let body = Body::new(&call, window, dx, dy)?;
-    let work = 2 * dy.layout.shape.elements() as u64 * body.area();
-    call.launch(&kernels.average_gradient).bind("dy", dy)?.body(&body).flops(work).map(dx)
+    let work = (2 * dy.layout.shape.elements() as u64).saturating_mul(body.area());
+    let launch = call.launch(&kernels.average_gradient).bind("dy", dy)?.body(&body).flops(work);
+    launch.looping(body.windows(), OF_AN_ELEMENT)?.map(dx)
 }

@@ -6,6 +6,7 @@
 use super::Call;
 use super::layout::{Scatter, Scratch, Source, zero};
 use crate::device::View;
+use crate::device::gpu::launch::LONGEST_LOOP;
 use crate::device::gpu::pipeline::Kernel;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -63,6 +64,16 @@ struct Body {
     together: u32,
 }
 
+/// `Body` of the two products.
+#[repr(C)]
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+struct ProductBody {
+    body: Body,
+    /// Which of the stored values are multiplied.
+    first: u32,
+    last: u32,
+}
+
 impl<'a> Sparse<'a> {
     fn new(call: &Call<'a>, dense: usize) -> Self {
         let (offsets, columns) = (call.inputs[0], call.inputs[1]);
@@ -117,23 +128,31 @@ fn matmul(call: Call<'_>) -> Result<()> {
     let threads = y.layout.shape.elements() as u64;
     let mut body = sparse.body(count);
     let vector = sparse.wide == 1 && !call.is_software();
-    let launch = call
-        .launch(if vector { &MATVEC } else { &MATMUL })
-        .bind("offsets", &sparse.offsets)?
-        .bind("columns", &sparse.columns)?
-        .bind("values", values)?
-        .bind("x", x)?
-        .bind("wrong", &wrong.view())?
-        .bind("y", y)?
-        .checked("column", count, DType::U32)
-        .flops(4 * sparse.flops());
-    if !vector {
-        return launch.body(&body).threads(threads);
+    if vector {
+        // As many threads to a row as it has stored values, about.
+        let each = (sparse.stored / sparse.rows.max(1)).clamp(1, 64);
+        body.together = (each as u32 + 1).next_power_of_two() / 2;
     }
-    // As many threads to a row as it has stored values, about.
-    let each = (sparse.stored / sparse.rows.max(1)).clamp(1, 64);
-    body.together = (each as u32 + 1).next_power_of_two() / 2;
-    launch.body(&body).groups(threads.div_ceil(u64::from(64 / body.together)))
+    // Nobody knows here how many of them one row has, so no launch is given more than one thread may go through.
+    for first in (0..sparse.stored.max(1)).step_by(LONGEST_LOOP as usize) {
+        let last = sparse.stored.min(first + LONGEST_LOOP as usize);
+        let launch = call
+            .launch(if vector { &MATVEC } else { &MATMUL })
+            .bind("offsets", &sparse.offsets)?
+            .bind("columns", &sparse.columns)?
+            .bind("values", values)?
+            .bind("x", x)?
+            .bind("wrong", &wrong.view())?
+            .bind("y", y)?
+            .checked("column", count, DType::U32)
+            .flops((8 * (last - first) as u64).saturating_mul(sparse.wide as u64))
+            .body(&ProductBody { body, first: first as u32, last: last as u32 });
+        match vector {
+            true => launch.groups(threads.div_ceil(u64::from(64 / body.together)))?,
+            false => launch.threads(threads)?,
+        }
+    }
+    Ok(())
 }
 
 fn transposed_matmul(call: Call<'_>, op: &CsrTransposedMatMul) -> Result<()> {
@@ -177,6 +196,7 @@ fn values_gradient(call: Call<'_>) -> Result<()> {
         .bind("dy", dy)?
         .checked("column", count, DType::U32)
         .body(&sparse.body(count))
-        .flops(4 * sparse.flops())
+        .flops(sparse.flops().saturating_mul(4))
+        .looping(sparse.wide as u64, "columns of the dense matrix")?
         .map(&call.outputs[0])
 }

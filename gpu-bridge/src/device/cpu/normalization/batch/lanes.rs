@@ -8,7 +8,7 @@ use std::ops::Range;
 use super::{Activation, Backward, Batch, Channel, Forward, near, statistics};
 use crate::device::cpu::simd::vectorized;
 use crate::error::Result;
-use crate::run::Run;
+use crate::run::{Pace, Run};
 
 /// The least lanes of a tile.
 const LEAST: usize = 64;
@@ -23,17 +23,32 @@ impl Batch {
     }
 
     /// Runs `body` for groups of channels, with `arrays` arrays to work in that have an element for each lane.
-    fn groups(&self, arrays: usize, run: &Run<'_>, body: impl Fn(Range<usize>, &mut [f32]) + Sync) -> Result<()> {
+    fn groups(
+        &self,
+        arrays: usize,
+        run: &Run<'_>,
+        body: impl Fn(Range<usize>, &mut [f32], &mut Pace<'_>) -> Result<()> + Sync,
+    ) -> Result<()> {
         let grain = self.grain(LEAST);
         let longest = grain.min(self.channels) * self.plane;
-        run.each_with(self.channels.div_ceil(grain), arrays * longest, |tile, scratch| {
+        run.paced_with(self.channels.div_ceil(grain), arrays * longest, |pace, tile, scratch| {
             let channels = tile * grain..self.channels.min((tile + 1) * grain);
             let lanes = channels.len() * self.plane;
             vectorized(
                 #[inline(always)]
-                || body(channels, &mut scratch[..arrays * lanes]),
-            );
+                || body(channels, &mut scratch[..arrays * lanes], pace),
+            )
         })
+    }
+
+    /// Runs `body` for each image.
+    #[inline(always)]
+    fn each_image(&self, lanes: usize, pace: &mut Pace<'_>, mut body: impl FnMut(usize)) -> Result<()> {
+        for first in (0..self.images).step_by(BLOCK) {
+            pace.step(BLOCK * lanes)?;
+            (first..self.images.min(first + BLOCK)).for_each(&mut body);
+        }
+        Ok(())
     }
 }
 
@@ -54,37 +69,45 @@ pub(super) fn forward(batch: Batch, tensors: &Forward<'_>, activation: impl Acti
         3,
         run,
         #[inline(always)]
-        |channels, scratch| {
+        |channels, scratch, pace| {
             let first = channels.start * batch.plane;
-            let (mean, variance) = tensors.moments.of(
+            let moments = tensors.moments.of(
                 channels.clone(),
                 #[inline(always)]
-                |mean, variance| take_statistics(batch, tensors.x, first, scratch, mean, variance),
-            );
-            normalize(batch, tensors, channels, mean, variance, scratch, activation);
+                |mean, variance| take_statistics(batch, tensors.x, first, scratch, (mean, variance), pace),
+            )?;
+            normalize(batch, tensors, channels, moments, scratch, activation, pace)
         },
     )
 }
 
 /// Of the channels from lane `first` on.
 #[inline(always)]
-fn take_statistics(batch: Batch, x: &[f32], first: usize, scratch: &mut [f32], mean: &mut [f32], variance: &mut [f32]) {
+fn take_statistics(
+    batch: Batch,
+    x: &[f32],
+    first: usize,
+    scratch: &mut [f32],
+    (mean, variance): (&mut [f32], &mut [f32]),
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let plane = batch.plane;
     let [nears, totals, squares] = split(scratch);
     // A few images give a better value near the mean than one, where a channel has few places.
     let images = batch.images.min(16);
-    lane_sums(batch, [x], first, images, [], [&mut *totals, &mut *squares], |[x], []| [x, 0.0]);
+    lane_sums(batch, [x], first, images, [], [&mut *totals, &mut *squares], pace, |[x], []| [x, 0.0])?;
     for (nears, totals) in nears.chunks_exact_mut(plane).zip(totals.chunks_exact(plane)) {
         nears.fill(near(total(totals) / (images * plane) as f64));
     }
-    lane_sums(batch, [x], first, batch.images, [nears], [&mut *totals, &mut *squares], |[x], [near]| {
+    lane_sums(batch, [x], first, batch.images, [nears], [&mut *totals, &mut *squares], pace, |[x], [near]| {
         let difference = x - near;
         [difference, difference * difference]
-    });
+    })?;
     let channels = nears.chunks_exact(plane).zip(totals.chunks_exact(plane)).zip(squares.chunks_exact(plane));
     for (((nears, totals), squares), (mean, variance)) in channels.zip(mean.iter_mut().zip(variance)) {
         (*mean, *variance) = statistics(nears[0], total(totals), total(squares), batch.count());
     }
+    Ok(())
 }
 
 #[inline(always)]
@@ -97,15 +120,15 @@ fn normalize(
     batch: Batch,
     tensors: &Forward<'_>,
     channels: Range<usize>,
-    mean: &[f32],
-    variance: &[f32],
+    (mean, variance): (&[f32], &[f32]),
     scratch: &mut [f32],
     activation: impl Activation,
-) {
+    pace: &mut Pace<'_>,
+) -> Result<()> {
     let [means, factors, shifts] = split(scratch);
     let constants = [&mut *means, &mut *factors, &mut *shifts];
     spread(batch, channels.clone(), constants, |at, index| tensors.channel(index, mean[at], variance[at]));
-    for image in 0..batch.images {
+    batch.each_image(means.len(), pace, |image| {
         let start = image * batch.lanes() + channels.start * batch.plane;
         // SAFETY: each channel belongs to one tile.
         let y = unsafe { tensors.y.part(start..start + means.len()) };
@@ -113,7 +136,7 @@ fn normalize(
         for ((((y, &x), &mean), &factor), &shift) in y.iter_mut().zip(x).zip(&*means).zip(&*factors).zip(&*shifts) {
             *y = activation.apply((x - mean) * factor + shift);
         }
-    }
+    })
 }
 
 /// Writes what normalizes each channel to all of its lanes: means, factors and shifts.
@@ -135,6 +158,7 @@ fn spread(
 
 /// For each lane from `first` on, as many as `into` has, the two sums over `images` images of what `f` gives for the
 /// elements of a lane and what `constants` hold for it.
+#[expect(clippy::too_many_arguments, reason = "they say what is summed, and where to")]
 #[inline(always)]
 fn lane_sums<const M: usize, const C: usize>(
     batch: Batch,
@@ -143,8 +167,9 @@ fn lane_sums<const M: usize, const C: usize>(
     images: usize,
     constants: [&[f32]; C],
     into: [&mut [f32]; 2],
+    pace: &mut Pace<'_>,
     f: impl Fn([f32; M], [f32; C]) -> [f32; 2] + Copy,
-) {
+) -> Result<()> {
     let [a, b] = into;
     let lanes = a.len();
     let mut lane = 0;
@@ -152,7 +177,7 @@ fn lane_sums<const M: usize, const C: usize>(
         ($count:literal) => {
             while lanes - lane >= $count {
                 let constants = constants.map(|constant| &constant[lane..lane + $count]);
-                let sums = some_lanes::<$count, M, C>(batch, tensors, first + lane, images, constants, f);
+                let sums = some_lanes::<$count, M, C>(batch, tensors, first + lane, images, constants, pace, f)?;
                 a[lane..lane + $count].copy_from_slice(&sums[0]);
                 b[lane..lane + $count].copy_from_slice(&sums[1]);
                 lane += $count;
@@ -162,6 +187,7 @@ fn lane_sums<const M: usize, const C: usize>(
     advance_by!(16);
     advance_by!(4);
     advance_by!(1);
+    Ok(())
 }
 
 #[inline(always)]
@@ -171,11 +197,13 @@ fn some_lanes<const L: usize, const M: usize, const C: usize>(
     first: usize,
     images: usize,
     constants: [&[f32]; C],
+    pace: &mut Pace<'_>,
     f: impl Fn([f32; M], [f32; C]) -> [f32; 2] + Copy,
-) -> [[f32; L]; 2] {
+) -> Result<[[f32; L]; 2]> {
     let constants: [[f32; C]; L] = std::array::from_fn(|lane| constants.map(|constant| constant[lane]));
     let mut totals = [[0.0; L]; 2];
     for block in (0..images).step_by(BLOCK) {
+        pace.step(BLOCK * L)?;
         let mut sums = [[0.0; L]; 2];
         for image in block..images.min(block + BLOCK) {
             let start = image * batch.lanes() + first;
@@ -191,7 +219,7 @@ fn some_lanes<const L: usize, const M: usize, const C: usize>(
             totals[1][lane] += sums[1][lane];
         }
     }
-    totals
+    Ok(totals)
 }
 
 pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Activation, run: &Run<'_>) -> Result<()> {
@@ -200,7 +228,7 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
         5,
         run,
         #[inline(always)]
-        |channels, scratch| {
+        |channels, scratch, pace| {
             // SAFETY: each channel belongs to one tile.
             let (dscale, dshift) =
                 unsafe { (tensors.dscale.part(channels.clone()), tensors.dshift.part(channels.clone())) };
@@ -211,11 +239,12 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
             let (means, factors, shifts) = (&*means, &*factors, &*shifts);
             let constants = [means, factors, shifts];
             let into = [&mut *alongs, &mut *directs];
-            lane_sums(batch, [tensors.x, tensors.dy], first, batch.images, constants, into, |[x, dy], constants| {
+            let read = [tensors.x, tensors.dy];
+            lane_sums(batch, read, first, batch.images, constants, into, pace, |[x, dy], constants| {
                 let [mean, factor, shift] = constants;
                 let dz = activation.back((x - mean) * factor + shift, dy);
                 [dz * (x - mean), dz]
-            });
+            })?;
             for (at, index) in channels.enumerate() {
                 let rstd = tensors.channel(index).rstd;
                 let lanes = at * plane..(at + 1) * plane;
@@ -226,7 +255,7 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
                 alongs[lanes.clone()].fill(along * rstd);
                 directs[lanes].fill(direct);
             }
-            for image in 0..batch.images {
+            batch.each_image(means.len(), pace, |image| {
                 let start = image * batch.lanes() + first;
                 let here = start..start + means.len();
                 // SAFETY: each channel belongs to one tile.
@@ -237,7 +266,7 @@ pub(super) fn gradient(batch: Batch, tensors: &Backward<'_>, activation: impl Ac
                     let dz = activation.back((x - mean) * factor + shift, dy);
                     *dx = factor * (dz - direct - (x - mean) * along);
                 }
-            }
+            })
         },
     )
 }

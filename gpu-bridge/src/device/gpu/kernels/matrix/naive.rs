@@ -22,7 +22,7 @@ struct Body {
 
 /// How long a product of square matrices takes with one thread per element: the shortest of `times`, after one to warm up.
 pub fn naive_matmul(gpu: &Gpu, size: usize, times: usize) -> Result<Duration> {
-    let session = Session::open(&gpu.engine()?, NonZeroU32::MIN, gpu.info(), Mode::Run)?;
+    let session = Session::open(&gpu.engine()?, &"naive".into(), NonZeroU32::MIN, gpu.info(), Mode::Run)?;
     let layout = Layout::contiguous(Shape::new(&[size, size])?);
     let bytes = 4 * size * size;
     let (a, b, y) = (session.allocate(bytes)?, session.allocate(bytes)?, session.allocate(bytes)?);

@@ -118,10 +118,12 @@ fn workgroup_tile(sizes: &Sizes) -> Tile {
     Tile::Workgroup { side: if large >= 64 && sizes.rows > 32 && sizes.columns > 32 { 64 } else { 32 } }
 }
 
-/// Into how many slices the depth is cut where the tiles alone do not keep the device busy. It must not depend on how the
-/// factors lie in memory: the result would have other bits.
+/// Into how many slices the depth is cut where the tiles alone do not keep the device busy, or a tile would take so long
+/// that nobody could stop it. It must not depend on how the factors lie in memory: the result would have other bits.
 fn slices(software: bool, sizes: &Sizes) -> usize {
     let (wanted, side, least): (usize, usize, usize) = if software { (32, 16, 128) } else { (256, 32, 256) };
+    let longest: usize = if software { 1 << 16 } else { 1 << 20 };
     let tiles = sizes.batch * sizes.rows.div_ceil(side) * sizes.columns.div_ceil(side);
-    (wanted / tiles.max(1)).clamp(1, (sizes.depth / least).max(1))
+    let busy = (wanted / tiles.max(1)).clamp(1, (sizes.depth / least).max(1));
+    busy.max(sizes.depth.div_ceil(longest))
 }

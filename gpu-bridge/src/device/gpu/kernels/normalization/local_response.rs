@@ -50,8 +50,9 @@ fn windows<'a>(call: &Call<'a>, kernel: &'static Kernel, op: &LocalResponseNorm)
         beta: op.beta,
         k: op.k,
     };
-    let flops = (shape.elements() as u64).saturating_mul(4 * op.size.min(channels) as u64 + 48);
-    Ok(call.launch(kernel).bind("x", x)?.body(&body).flops(flops))
+    let neighbours = op.size.min(channels) as u64;
+    let flops = (shape.elements() as u64).saturating_mul(4 * neighbours + 48);
+    call.launch(kernel).bind("x", x)?.body(&body).flops(flops).looping(neighbours, "neighbouring channels")
 }
 
 pub(super) fn forward(call: Call<'_>, op: &LocalResponseNorm) -> Result<()> {

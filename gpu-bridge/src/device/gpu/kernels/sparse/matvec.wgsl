@@ -1,6 +1,7 @@
-// Sparse rows times a vector: some threads of a group share a row. Where the offsets are wrong nothing is done.
+// Sparse rows times a vector: some threads of a group share a row, and of the stored values those from `first` to `last`,
+// whose products are added to what is there. Where the offsets are wrong nothing is done.
 
-struct Body { rows: u32, count: u32, wide: u32, together: u32 }
+struct Body { rows: u32, count: u32, wide: u32, together: u32, first: u32, last: u32 }
 
 var<workgroup> sums: array<f32, $LANES>;
 
@@ -11,8 +12,9 @@ fn run(group: u32, lane: u32) {
     let there = row < parameters.body.rows && wrong_at(0u) == 0u;
     var sum = 0.0;
     if (there) {
-        let end = offsets_at(row + 1u);
-        for (var at = offsets_at(row) + own; at < end; at += together) {
+        let end = min(offsets_at(row + 1u), parameters.body.last);
+        let start = max(offsets_at(row), parameters.body.first);
+        for (var at = start + own; at < end; at += together) {
             let column = columns_at(at);
             if (column >= parameters.body.count) {
                 out_of_range(column);
@@ -26,5 +28,9 @@ fn run(group: u32, lane: u32) {
         workgroupBarrier();
         if (own < half) { sums[lane] += sums[lane + half]; }
     }
-    if (there && own == 0u) { y_put(row, sums[lane]); }
+    if (there && own == 0u) {
+        var before = 0.0;
+        if (parameters.body.first > 0u) { before = y_at(row); }
+        y_put(row, before + sums[lane]);
+    }
 }

@@ -1,0 +1,255 @@
+//! What is fuzzed: everything that reads bytes which a tenant, a file, a store or a worker has made.
+//!
+//! A target takes any bytes. It may refuse them, and must not panic, overflow, or use much time or memory for them. What it
+//! accepts is used as the node would use it, and where it can be written again, it must come out the same.
+
+use std::io::Cursor;
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+use weft::dataset::read::{self, Format, Options, Source};
+use weft::dataset::rows::Rows;
+use weft::job::JobSpec;
+use weft::model::{Dtype, Meta, Model, TensorInfo, export_npz};
+use weft::params::embedded::frame::Record;
+use weft::params::{Entry, Key, Moment, Space, Value};
+use weft_gpu::device::cpu::Cpu;
+use weft_gpu::op::Stream;
+use weft_gpu::{Codec, Context, Crew, DType, Encoded, Feedback, Limits, codec};
+
+/// Something that reads bytes.
+pub struct Target {
+    pub name: &'static str,
+    /// Reads them; what it makes of them is its own business.
+    pub run: fn(&[u8]),
+    /// Right inputs, to start from.
+    pub seeds: fn() -> Result<Vec<Vec<u8>>>,
+    /// The longest input that is tried.
+    pub longest: usize,
+    /// Memory that one input may take, in bytes.
+    pub memory: usize,
+}
+
+/// For what reads an input of a few kilobytes.
+const LITTLE: usize = 32 << 20;
+
+macro_rules! data_sets {
+    ($($name:literal $format:ident $extension:literal $seeds:expr;)+) => {
+        [$(Target {
+            name: $name,
+            run: |bytes| read_file(Format::$format, $extension, bytes),
+            seeds: || Ok($seeds),
+            longest: 8 << 10,
+            memory: LITTLE,
+        }),+]
+    };
+}
+
+/// All of them.
+pub fn all() -> Vec<Target> {
+    let data_sets = data_sets! {
+        "idx" Idx "idx" vec![idx(8, &[6, 4, 4]), idx(0x0b, &[6, 8]), idx(0x0e, &[3, 4])];
+        "npy" Npy "npy" vec![npy("<f4", "(4, 3)"), npy(">i8", "(4, 3)"), npy("|u1", "(24, 2)")];
+        "npz" Npz "npz" vec![npz()?];
+        "csv" Csv "csv" vec![
+            b"a,b,c\n1,2.5,0\n3,4e2,1\n-5,\"6\",1\n".to_vec(),
+            b"1;2;cat\r\n3;4;\"d\"\"og\"\r\n5;6;cat\r\n".to_vec(),
+        ];
+        "libsvm" LibSvm "libsvm" vec![b"+1 1:0.5 7:2 # comment\n-1 3:1e-3\n+1\n-1 2:7 3:8 4:9\n".to_vec()];
+        "cifar" Cifar "bin" vec![(0..2 * 3073).map(|at| (at % 7) as u8).collect()];
+        "safetensors" SafeTensors "safetensors" vec![model()?];
+    };
+    let others = [
+        Target { name: "component", run: component, seeds: components, longest: 64 << 10, memory: 1 << 30 },
+        Target { name: "job-spec", run: job_spec, seeds: job_specs, longest: 4 << 10, memory: LITTLE },
+        Target { name: "params-record", run: record, seeds: records, longest: 4 << 10, memory: LITTLE },
+        Target { name: "codec-frame", run: frame, seeds: frames, longest: 4 << 10, memory: LITTLE },
+        Target { name: "model", run: read_model, seeds: || Ok(vec![model()?]), longest: 4 << 10, memory: LITTLE },
+    ];
+    data_sets.into_iter().chain(others).collect()
+}
+
+// Data sets.
+
+/// Readers take files. In memory, where that is possible: some file systems wait for the disk.
+static FOLDER: LazyLock<Option<TempDir>> = LazyLock::new(|| {
+    let in_memory = Path::new("/dev/shm");
+    if in_memory.is_dir() { tempfile::tempdir_in(in_memory) } else { tempfile::tempdir() }.ok()
+});
+
+fn read_file(format: Format, extension: &str, bytes: &[u8]) {
+    let Some(folder) = &*FOLDER else { return };
+    let source = Source { name: format!("input.{extension}"), path: folder.path().join("input") };
+    if std::fs::write(&source.path, bytes).is_err() {
+        return;
+    }
+    let options = Options { format: Some(format), spool_in: Some(folder.path().to_owned()), ..Options::default() };
+    let Ok(mut samples) = read::open(&source, None, &options) else { return };
+    let mut rows = Rows::default();
+    while samples.read(5, &mut rows).is_ok_and(|count| count > 0) {}
+}
+
+fn idx(kind: u8, shape: &[u32]) -> Vec<u8> {
+    let mut bytes = vec![0, 0, kind, shape.len() as u8];
+    shape.iter().for_each(|size| bytes.extend(size.to_be_bytes()));
+    bytes.extend(0..96);
+    bytes
+}
+
+fn npy(descr: &str, shape: &str) -> Vec<u8> {
+    let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(0..96);
+    bytes
+}
+
+fn npz() -> Result<Vec<u8>> {
+    let mut bytes = Cursor::new(Vec::new());
+    export_npz(&mut Model::open(Cursor::new(model()?))?, &mut bytes)?;
+    Ok(bytes.into_inner())
+}
+
+// Models.
+
+fn model() -> Result<Vec<u8>> {
+    let tensor =
+        |name: &str, shape: &[usize], dtype| TensorInfo { name: name.to_owned(), dtype, shape: shape.to_vec() };
+    let tensors = [tensor("x", &[4, 2], Dtype::F32), tensor("y", &[4], Dtype::U8)];
+    let meta = Meta { step: Some(7), metrics: [("accuracy".to_owned(), 0.5)].into(), ..Meta::default() };
+    let mut bytes = Vec::new();
+    weft::model::write(&tensors, [vec![1; 32], vec![0, 1, 1, 0]].map(Ok), &meta, &mut bytes)?;
+    Ok(bytes)
+}
+
+fn read_model(bytes: &[u8]) {
+    let Ok(mut model) = Model::open(Cursor::new(bytes)) else { return };
+    let names: Vec<String> = model.tensors().map(|tensor| tensor.name.clone()).collect();
+    for name in names {
+        // Whether it can be read is not asked here, only that nothing panics.
+        let _ = model.tensor(&name);
+    }
+    // As above: a damaged model may be refused.
+    let _ = export_npz(&mut model, std::io::sink());
+}
+
+// What is deployed and asked for.
+
+fn component(bytes: &[u8]) {
+    let _ = weft::sandbox::precompile(bytes);
+}
+
+fn components() -> Result<Vec<Vec<u8>>> {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests");
+    let mut seeds = vec![std::fs::read(tests.join("stored/task-0.1.0.wasm"))?];
+    for entry in std::fs::read_dir(tests.join("guests/wat"))? {
+        let path = entry?.path();
+        seeds.push(wat::parse_file(&path).with_context(|| format!("`{}`", path.display()))?);
+    }
+    Ok(seeds)
+}
+
+fn job_spec(bytes: &[u8]) {
+    let Ok(spec) = serde_json::from_slice::<JobSpec>(bytes) else { return };
+    if spec.check().is_ok() {
+        let text =
+            serde_json::to_vec(&spec).unwrap_or_else(|error| panic!("it was read, and cannot be written: {error}"));
+        let again = serde_json::from_slice::<JobSpec>(&text);
+        assert!(again.is_ok_and(|again| again == spec), "it comes out as another one");
+    }
+}
+
+fn job_specs() -> Result<Vec<Vec<u8>>> {
+    let specs = [
+        r#"{"function":"lenet","dataset":"digits","name":"first","workers":4,"k":8,"epochs":5}"#,
+        r#"{"function":"f","dataset":"d","batch":16,"lr":0.02,"seed":7,"memory":67108864,"device":"gpu:0","codec":"qsgd:4",
+            "rule":"k-average","k":4,"goal_accuracy":0.9,"goal_loss":0.1,"straggler_ms":2000,"on_loss":"drop","keep":"best",
+            "plateau":{"factor":0.5,"patience":1,"min":1e-8},"early_stop":{"patience":4,"delta":10.0},
+            "batch_schedule":{"2":32},"params":{"classes":"9"},"init_from":"m","max_time_ms":1000,"fan_out":2}"#,
+    ];
+    Ok(specs.map(|spec| spec.as_bytes().to_vec()).to_vec())
+}
+
+// The parameter store.
+
+/// Bytes before a record: the lengths of its two parts, and a checksum of all of it.
+const RECORD_PREFIX: usize = 16;
+
+/// The first bytes as they are, and again with the checksum that they should have.
+fn record(bytes: &[u8]) {
+    let _ = Record::read(&mut Cursor::new(bytes));
+    if let Some((prefix, rest)) = bytes.split_at_checked(RECORD_PREFIX) {
+        let meta = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize % (rest.len() + 1);
+        let mut right = (meta as u32).to_le_bytes().to_vec();
+        right.extend(((rest.len() - meta) as u64).to_le_bytes());
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&right);
+        hasher.update(rest);
+        right.extend(hasher.finalize().to_le_bytes());
+        right.extend(rest);
+        if let Ok(Some(record)) = Record::read(&mut Cursor::new(&right)) {
+            let mut again = Vec::new();
+            assert!(record.write(&mut again).is_ok(), "it was read, and cannot be written");
+            let read = Record::read(&mut Cursor::new(&again)).unwrap_or(None);
+            assert!(read.as_ref() == Some(&record), "it comes out as another one");
+        }
+    }
+}
+
+fn records() -> Result<Vec<Vec<u8>>> {
+    let space = Space::of_job("tenant".parse()?, "job".parse()?);
+    let key: Key = "name".parse()?;
+    let values =
+        [Value::bytes(vec![1_u8, 2, 3]), Value::counter(-7), Value::tensor(DType::F32, vec![2, 1], vec![0_u8; 8])?];
+    let expires = [None, Some(Moment(1 << 40)), None];
+    let puts =
+        values.into_iter().zip(expires).zip(1..).map(|((value, expires), version)| {
+            Record::put(&space, &key, &Entry { version, value, expires }, version == 1)
+        });
+    let others = [Record::delete(&space, &key, 9), Record::claim(&space, &key, 3)];
+    let written = puts.chain(others).map(|record| {
+        let mut bytes = Vec::new();
+        record.write(&mut bytes).map(|_| bytes)
+    });
+    Ok(written.collect::<std::io::Result<_>>()?)
+}
+
+// What workers send each other.
+
+static DEVICE: LazyLock<Context> =
+    LazyLock::new(|| Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default()));
+
+/// More than any input here has room for, unless it says less than it means.
+const MOST_ELEMENTS: usize = 1 << 20;
+
+fn frame(bytes: &[u8]) {
+    let _ = Encoded::from_wire(&DEVICE, bytes, MOST_ELEMENTS);
+    let mut sealed = bytes.to_vec();
+    codec::seal(&mut sealed);
+    if let Ok(encoded) = Encoded::from_wire(&DEVICE, &sealed, MOST_ELEMENTS) {
+        assert!(encoded.to_wire().is_ok_and(|again| again == sealed), "it comes out as another frame");
+        // Indices may still be wrong, which decoding says.
+        let _ = encoded.decode();
+    }
+}
+
+fn frames() -> Result<Vec<Vec<u8>>> {
+    let codecs = [
+        Codec::Plain,
+        Codec::F16,
+        Codec::Qsgd { bits: 4, bucket: 16 },
+        Codec::TopK { fraction: 0.25 },
+        Codec::Significance { threshold: 0.5 },
+    ];
+    let numbers: Vec<f32> = (0..40).map(|at| (at as f32 - 20.0) / 7.0).collect();
+    let tensor = DEVICE.tensor(&[numbers.len()], &numbers)?;
+    let weights = DEVICE.full(&[numbers.len()], DType::F32, 0.5)?;
+    let frames = codecs.into_iter().map(|codec| -> Result<Vec<u8>> {
+        let feedback = Feedback { residual: None, weights: codec.takes_weights().then_some(&weights) };
+        Ok(codec.encode(&tensor, feedback, Stream { seed: 1, offset: 0 })?.to_wire()?)
+    });
+    frames.collect()
+}

@@ -1,0 +1,33 @@
+//! Threads and atomics for [`crate::crew`]: the standard library's.
+//!
+//! Its source is also compiled with loom's, by `gpu-bridge/loom`, which explores all orders in which its threads can meet.
+//! What is here has the names and signatures that are the same in both.
+
+pub use std::hint::spin_loop;
+pub use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+pub use std::sync::{Arc, Mutex};
+pub use std::thread::{Builder, JoinHandle, park, yield_now};
+
+/// How often a thread looks again before it sleeps: for about 30 microseconds.
+pub const SPINS: u32 = 2_000;
+
+/// Memory that its users keep apart by other means.
+pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    /// To read.
+    #[inline]
+    pub fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    /// To write.
+    #[inline]
+    pub fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}

@@ -1,0 +1,183 @@
+//! What a request knows of the connection that it came on.
+//!
+//! A node has so many connections and no more. So that nobody keeps others out, a connection may be closed when all are
+//! taken, unless a request of somebody who showed a key is being answered on it; and a tenant can have only so many of those.
+//! This is the state of one connection, which three parties change: the request that is being answered, the task that reads
+//! and writes, and whoever looks for a connection to close.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+
+use crate::locks::Lock;
+use crate::tenant::Answering;
+
+/// May be closed.
+const OPEN: u8 = 0;
+/// Somebody who showed a key is being answered.
+const HELD: u8 = 1;
+/// Is being closed, and stays so.
+const CLOSING: u8 = 2;
+
+/// One connection of a client.
+pub struct Connection {
+    state: AtomicU8,
+    /// Whether any request is being answered, whoever sent it.
+    busy: AtomicBool,
+    opened: Instant,
+    /// When it was last of use, in milliseconds after it was opened.
+    used_ms: AtomicU64,
+    told_to_close: Notify,
+    /// Whose share of the connections it is counted in, while it is held.
+    counted: Mutex<Option<Answering>>,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            state: AtomicU8::new(OPEN),
+            busy: AtomicBool::new(false),
+            opened: Instant::now(),
+            used_ms: AtomicU64::new(0),
+            told_to_close: Notify::new(),
+            counted: Mutex::new(None),
+        }
+    }
+}
+
+impl Connection {
+    /// A request has arrived. It is being answered until the result is dropped.
+    pub fn begin_request(self: &Arc<Self>) -> RequestOn {
+        self.busy.store(true, Relaxed);
+        RequestOn(self.clone())
+    }
+
+    /// Whether a request is being answered.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Relaxed)
+    }
+
+    /// The request that is being answered has shown a key: the connection is not closed before it is answered. `counted`
+    /// is given back then. Says whether it came in time, which is before somebody else wanted the connection closed.
+    pub fn hold(&self, counted: Option<Answering>) -> bool {
+        let held = self.state.compare_exchange(OPEN, HELD, Relaxed, Relaxed);
+        if held.is_ok() {
+            *self.counted.locked() = counted;
+        }
+        held.is_ok() || held == Err(HELD)
+    }
+
+    /// Whether it could be closed now.
+    pub fn may_close(&self) -> bool {
+        self.state.load(Relaxed) == OPEN
+    }
+
+    pub fn age(&self) -> Duration {
+        self.opened.elapsed()
+    }
+
+    /// When it was last of use.
+    pub fn last_used(&self) -> Instant {
+        self.opened + Duration::from_millis(self.used_ms.load(Relaxed))
+    }
+
+    /// Closes it, if nobody holds it; says whether it does.
+    pub fn close(&self) -> bool {
+        let closing = self.state.compare_exchange(OPEN, CLOSING, Relaxed, Relaxed).is_ok();
+        if closing {
+            self.told_to_close.notify_one();
+        }
+        closing
+    }
+
+    /// Waits until it is to be closed.
+    pub async fn told_to_close(&self) {
+        self.told_to_close.notified().await;
+    }
+
+    fn end_request(&self) {
+        *self.counted.locked() = None;
+        self.used_ms.store(u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
+        self.state.compare_exchange(HELD, OPEN, Relaxed, Relaxed).ok();
+        self.busy.store(false, Relaxed);
+    }
+}
+
+/// A request that is being answered, its answer's body included.
+pub struct RequestOn(Arc<Connection>);
+
+impl RequestOn {
+    pub fn connection(&self) -> Arc<Connection> {
+        self.0.clone()
+    }
+}
+
+impl Drop for RequestOn {
+    fn drop(&mut self) {
+        self.0.end_request();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What can happen to a connection, in any order in which HTTP/1 lets it happen.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Event {
+        Begin,
+        Hold,
+        End,
+        Close,
+    }
+
+    /// Every order of events up to this many.
+    const DEPTH: usize = 7;
+
+    #[test]
+    fn no_order_of_events_closes_a_held_connection_or_revives_a_closing_one() {
+        let mut seen = 0;
+        let mut orders = vec![Vec::new()];
+        while let Some(order) = orders.pop() {
+            check(&order);
+            seen += 1;
+            if order.len() == DEPTH {
+                continue;
+            }
+            let answering = order.iter().rev().find(|event| matches!(event, Event::Begin | Event::End));
+            let next: &[Event] = match answering {
+                Some(Event::Begin) => &[Event::Hold, Event::End, Event::Close],
+                _ => &[Event::Begin, Event::Close],
+            };
+            orders.extend(next.iter().map(|event| [&order[..], &[*event]].concat()));
+        }
+        assert!(seen > 500, "{seen}");
+    }
+
+    fn check(order: &[Event]) {
+        let connection = Arc::new(Connection::default());
+        let (mut request, mut held, mut closing) = (None, false, false);
+        for event in order {
+            match event {
+                Event::Begin => request = Some(connection.begin_request()),
+                Event::Hold => {
+                    held = connection.hold(None);
+                    assert_eq!(held, !closing, "{order:?}");
+                }
+                Event::End => {
+                    request = None;
+                    held = false;
+                }
+                Event::Close => {
+                    let closed = connection.close();
+                    assert_eq!(closed, !held && !closing, "{order:?}");
+                    closing |= closed;
+                }
+            }
+            assert_eq!(connection.is_busy(), request.is_some(), "{order:?}");
+            assert_eq!(connection.may_close(), !held && !closing, "{order:?}");
+        }
+    }
+}
