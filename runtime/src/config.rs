@@ -289,13 +289,11 @@ impl Settings {
         BlobPlace::parse(&self.blob_store, &self.s3_endpoint, &self.s3_region).unwrap_or(BlobPlace::Folder)
     }
 
-    /// Memory of all instances and bodies, in bytes.
+    /// Memory that is handed out, whatever for: instances, bodies, parameters, code, jobs, and tensors where they are in the
+    /// machine's memory. In bytes; a container's limit counts as the machine's.
     pub fn memory(&self) -> u64 {
         match self.max_memory.0 {
-            0 => {
-                let info = rustix::system::sysinfo();
-                info.totalram / 4 * 3 * u64::from(info.mem_unit)
-            }
+            0 => weft_gpu::pool::host_memory() / 4 * 3,
             given => given,
         }
     }

@@ -1,6 +1,7 @@
 //! The node's devices: opened when a function first needs one, and leased call by call.
 //!
 //! - `line`: calls that wait for room; pure
+//! - `memory`: what devices take of the machine's memory
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -16,13 +17,16 @@ use crate::sandbox::GateFull;
 use crate::tenant::{Tenant, TenantId};
 
 mod line;
+mod memory;
 
 use line::{Line, Waiting};
+pub use memory::DeviceMemory;
 
 /// Operations that one call may record: the tape's length.
 pub const TAPE_NODES: usize = 1 << 20;
 
-/// How soon a device that could not be opened is tried again.
+/// How soon whoever waits is looked at again, whether or not a lease was given back: a lost device may be there again, and
+/// the machine's memory is given back by others too, who tell nobody.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Why a call has no device.
@@ -52,15 +56,26 @@ pub struct Devices {
     line: Arc<Mutex<Line<Waiter>>>,
     /// The longest that a call waits for room.
     patience: Duration,
+    /// Where the machine's memory is counted.
+    memory: Arc<DeviceMemory>,
 }
 
 impl Devices {
     /// `visible` is `all`, `none`, or names such as `cpu,gpu:0`, see [`Pool::visible`]; `threads` work on one operation where
-    /// cores compute. So many calls may wait for room, of all tenants and of one, and so long.
-    pub fn new(visible: &str, threads: usize, waiting: u32, waiting_per_tenant: u32, patience: Duration) -> Self {
+    /// cores compute. So many calls may wait for room, of all tenants and of one, and so long. What devices hand out of the
+    /// machine's memory is counted in `memory`.
+    pub fn new(
+        visible: &str,
+        threads: usize,
+        waiting: u32,
+        waiting_per_tenant: u32,
+        patience: Duration,
+        memory: DeviceMemory,
+    ) -> Self {
         let (crew, freed) = (Arc::new(Crew::new(threads)), Arc::new(watch::channel(0).0));
         let line = Arc::new(Mutex::new(Line::new(waiting, waiting_per_tenant)));
-        Self { visible: visible.to_owned(), pool: OnceCell::new(), crew, freed, line, patience }
+        let memory = Arc::new(memory);
+        Self { visible: visible.to_owned(), pool: OnceCell::new(), crew, freed, line, patience, memory }
     }
 
     /// A part of a device for one call of a tenant's.
@@ -106,7 +121,7 @@ impl Devices {
     /// The devices; opening them takes a moment, the first time.
     pub async fn open(&self) -> Result<&Pool, PoolError> {
         let open = || async {
-            let pool = open(self.visible.clone()).await?;
+            let pool = open(self.visible.clone()).await?.within(self.memory.clone());
             let freed = self.freed.clone();
             pool.when_freed(move || freed.send_modify(|times| *times += 1));
             tokio::spawn(serve(pool.clone(), self.line.clone(), self.freed.clone()));
@@ -142,7 +157,12 @@ fn may_pass(error: &PoolError, has_more: bool) -> bool {
 /// Gives what becomes free to those that wait, for as long as the node runs.
 async fn serve(pool: Pool, line: Arc<Mutex<Line<Waiter>>>, freed: Arc<watch::Sender<u64>>) {
     let mut changes = freed.subscribe();
-    while changes.changed().await.is_ok() {
+    loop {
+        let someone_waits = !line.locked().is_empty();
+        tokio::select! {
+            changed = changes.changed() => if changed.is_err() { return },
+            () = tokio::time::sleep(LOOK_AGAIN), if someone_waits => {}
+        }
         let mut tried = HashSet::new();
         loop {
             let next = line.locked().next(&tried);
@@ -158,10 +178,6 @@ async fn serve(pool: Pool, line: Arc<Mutex<Line<Waiter>>>, freed: Arc<watch::Sen
                     held.forget();
                     line.locked().put_back(tenant, call);
                     tried.insert(tenant);
-                    // A device that is lost is asked again soon, not all the time.
-                    if matches!(error, PoolError::Device(_)) {
-                        tokio::time::sleep(LOOK_AGAIN).await;
-                    }
                 }
                 Err(error) => drop(call.waiter.told.send(Err(error))),
             }

@@ -47,6 +47,7 @@ pub mod names;
 pub mod node;
 pub mod params;
 pub mod registry;
+mod resident;
 pub mod sandbox;
 pub mod server;
 pub mod sync;

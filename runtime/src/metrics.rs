@@ -35,6 +35,8 @@ pub struct Occupancy {
     pub functions: usize,
     pub loaded: usize,
     pub loaded_bytes: u64,
+    /// What is known of jobs.
+    pub job_bytes: u64,
     pub draining: bool,
 }
 
@@ -50,6 +52,7 @@ struct Gauges {
     functions: Gauge,
     loaded: Gauge,
     loaded_bytes: Gauge,
+    job_bytes: Gauge,
     draining: Gauge,
 }
 
@@ -90,12 +93,13 @@ impl Default for Metrics {
             ("instances_max", "Instances that may exist at once", &gauges.max_instances),
             ("invocations_waiting", "Invocations that wait for an instance", &gauges.waiting),
             ("guests_waiting_for_cpu", "Guests that wait for their turn to compute", &gauges.waiting_for_cpu),
-            ("memory_bytes", "Linear memory and bodies in flight", &gauges.memory),
+            ("memory_bytes", "Memory that is handed out, whatever for", &gauges.memory),
             ("memory_max_bytes", "What memory_bytes may reach", &gauges.max_memory),
             ("tenants", "Tenants", &gauges.tenants),
             ("functions", "Deployed functions of all tenants", &gauges.functions),
             ("components_loaded", "Compiled components in memory", &gauges.loaded),
             ("components_loaded_bytes", "Bytes of compiled components in memory", &gauges.loaded_bytes),
+            ("job_records_bytes", "Memory of what is known of jobs", &gauges.job_bytes),
             ("draining", "1 while the node is stopping", &gauges.draining),
         ] {
             registry.register(name, help, gauge.clone());
@@ -143,6 +147,7 @@ impl Metrics {
         count(&gauges.functions, now.functions);
         count(&gauges.loaded, now.loaded);
         bytes(&gauges.loaded_bytes, now.loaded_bytes);
+        bytes(&gauges.job_bytes, now.job_bytes);
         bytes(&gauges.draining, now.draining.into());
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

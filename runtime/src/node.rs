@@ -18,7 +18,7 @@ use crate::catalog::{BlobBlocks, Catalog, CatalogError, DataSet, StoredModel, to
 use crate::config::Settings;
 use crate::data_dir::DataDir;
 use crate::dataset::blocks::{Blocks, CACHE_BYTES, Cache};
-use crate::devices::{Devices, NoDevice};
+use crate::devices::{DeviceMemory, Devices, NoDevice};
 use crate::digest::Digest;
 use crate::host::Request;
 use crate::job::{self, JobError, Jobs};
@@ -27,7 +27,8 @@ use crate::meta::{MetaError, Metadata};
 use crate::metrics::{Metrics, Occupancy};
 use crate::names::Name;
 use crate::params::ParamStore;
-use crate::registry::{Deployed, Function, Registry, RegistryError, Upload};
+use crate::registry::{Deployed, Function, LoadedLimits, Registry, RegistryError, Upload};
+use crate::resident;
 use crate::sandbox::{Answer, Call, Compiler, Facts, Gate, GateFull, GateLimits, InvokeError, Permit, Sandbox};
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 
@@ -186,12 +187,12 @@ impl Node {
             compiler,
             data.artifacts(),
             data.staging(),
-            settings.loaded_bytes.0,
+            LoadedLimits { keep_bytes: settings.loaded_bytes.0, memory: memory.clone() },
         )
         .await?;
         // Everybody who refers to blobs or stores bytes for a tenant has its line here.
         let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
-        let jobs = Jobs::load(metadata.clone(), blobs.clone(), settings.max_workers)?;
+        let jobs = Jobs::load(metadata.clone(), blobs.clone(), settings.max_workers, &tenants)?;
         for live in jobs.unfinished() {
             live.find_needs(&blobs).await;
         }
@@ -226,6 +227,7 @@ impl Node {
             settings.max_waiting,
             settings.max_waiting_per_tenant,
             settings.queue_timeout.0,
+            DeviceMemory::within(&memory),
         );
         let node = Arc::new(Self {
             settings,
@@ -260,6 +262,7 @@ impl Node {
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
+        tokio::spawn(resident::give_back_when_idle(Arc::downgrade(&node)));
         tokio::spawn(job::schedule(Arc::downgrade(&node)));
         tokio::spawn({
             let node = node.clone();
@@ -308,8 +311,14 @@ impl Node {
         self.jobs.at_rest().await;
     }
 
+    /// Whether any function runs, for a call or for a job.
+    pub fn computes(&self) -> bool {
+        self.sandbox.gate().inside() > 0 || *self.jobs.running.borrow() > 0
+    }
+
     pub fn occupancy(&self) -> Occupancy {
         let (functions, loaded, loaded_bytes) = self.registry.occupancy();
+        let tenants = self.tenants.list();
         Occupancy {
             instances: self.sandbox.gate().inside(),
             max_instances: self.settings.max_instances,
@@ -317,10 +326,11 @@ impl Node {
             waiting_for_cpu: self.sandbox.turns().waiting(),
             memory: self.memory.used(),
             max_memory: self.settings.memory(),
-            tenants: self.tenants.list().len(),
+            tenants: tenants.len(),
             functions,
             loaded,
             loaded_bytes,
+            job_bytes: tenants.iter().map(|tenant| tenant.jobs.used()).sum(),
             draining: self.is_draining(),
         }
     }

@@ -17,11 +17,12 @@ use crate::locks::SharedLock;
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
-use crate::tenant::{StorageFull, Tenant, TenantId};
+use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
 mod artifacts;
 mod upload;
 
+pub use artifacts::LoadedLimits;
 use artifacts::{ArtifactError, Artifacts};
 pub use upload::Upload;
 
@@ -35,9 +36,18 @@ const MAX_HISTORY: usize = 100;
 pub struct Version {
     pub digest: Digest,
     pub size: u64,
+    /// Bytes of the native code that it was compiled to; 0 if it was deployed by a version of weft that did not count them.
+    #[serde(default)]
+    pub native: u64,
     pub deployed_ms: u64,
     /// The interfaces that it imports.
     pub imports: Vec<String>,
+}
+
+impl Version {
+    fn stored_bytes(&self) -> u64 {
+        self.size.saturating_add(self.native)
+    }
 }
 
 /// A deployed function.
@@ -69,7 +79,7 @@ fn function_key(tenant: TenantId, name: &Name) -> String {
 
 impl Function {
     pub fn stored_bytes(&self) -> u64 {
-        self.versions.iter().map(|version| version.size).sum()
+        self.versions.iter().map(Version::stored_bytes).sum()
     }
 
     fn version(&self, digest: &Digest) -> Option<&Version> {
@@ -115,6 +125,8 @@ pub enum RegistryError {
     Quota { name: &'static str, limit: u64, what: String },
     #[error(transparent)]
     Storage(#[from] StorageFull),
+    #[error("the node has no memory for the function's code: {0}")]
+    NoMemory(OverLimit),
     #[error("the tenant was deleted meanwhile")]
     TenantDeleted,
     #[error("the component was refused: {0}")]
@@ -178,9 +190,9 @@ impl Registry {
         compiler: Compiler,
         artifacts: PathBuf,
         staging: PathBuf,
-        keep_loaded: u64,
+        loaded: LoadedLimits,
     ) -> Result<Self, RegistryError> {
-        let artifacts = Artifacts::load(&metadata, sandbox, compiler, artifacts, staging.clone(), keep_loaded)?;
+        let artifacts = Artifacts::load(&metadata, sandbox, compiler, artifacts, staging.clone(), loaded)?;
         let mut functions = Functions::default();
         for function in metadata.all::<Function>()? {
             functions.entry(function.tenant).or_default().insert(function.name.clone(), Arc::new(function));
@@ -265,8 +277,10 @@ impl Registry {
         }
         // A first look before the expensive part; what counts is the second, with changes held off.
         self.check_quota(tenant, &name)?;
-        let reservation = tenant.storage.reserve(staged.size)?;
+        let mut reservation = tenant.storage.reserve(staged.size)?;
         let compiled = self.artifacts.compile(tenant.id, &staged.path, staged.digest).await?;
+        let native = compiled.loaded.bytes() as u64;
+        reservation.grow(native)?;
         // Before changes are held off: a store may be far away, and the pin keeps what is there.
         let pinned = self.blobs.publish(&staged.path, &staged.digest).await?;
         let _changing = self.changing.write().await;
@@ -282,6 +296,7 @@ impl Registry {
         let version = Version {
             digest: staged.digest,
             size: staged.size,
+            native,
             deployed_ms: unix_ms(),
             imports: compiled.loaded.imports().to_vec(),
         };
@@ -376,7 +391,8 @@ impl Registry {
     ) -> Result<Arc<Function>, RegistryError> {
         let _changing = self.changing.write().await;
         let mut function = Function::clone(&*self.get(tenant.id, name)?);
-        let Version { digest, size, .. } = *find_version(&function, version)?;
+        let found = find_version(&function, version)?;
+        let (digest, stored) = (found.digest, found.stored_bytes());
         if digest == function.active {
             return Err(RegistryError::VersionActive { function: function.name, version: digest });
         }
@@ -384,7 +400,7 @@ impl Registry {
         function.history.retain(|old| *old != digest);
         self.metadata.commit(Batch::default().put(&function)?).await?;
         let function = self.show(function);
-        tenant.storage.release(size);
+        tenant.storage.release(stored);
         self.collect(&[digest]).await?;
         Ok(function)
     }
@@ -497,6 +513,7 @@ impl From<ArtifactError> for RegistryError {
             ArtifactError::Load(error) => error.into(),
             ArtifactError::Blob(error) => Self::Blob(error),
             ArtifactError::Meta(error) => Self::Meta(error),
+            ArtifactError::NoMemory(over) => Self::NoMemory(over),
             ArtifactError::Io { what, error } => Self::Io { what, error },
         }
     }
@@ -510,6 +527,7 @@ mod tests {
         let version = |bytes: &&[u8]| Version {
             digest: Digest::of(bytes),
             size: bytes.len() as u64,
+            native: 0,
             deployed_ms: 0,
             imports: Vec::new(),
         };

@@ -68,9 +68,16 @@ pub struct Loaded {
     export: Export,
     imports: Vec<String>,
     bytes: usize,
+    /// What its code takes of somebody's memory, for as long as anybody uses it.
+    _charge: Option<Charge>,
 }
 
 impl Loaded {
+    /// The same, with what its code takes charged until it is gone.
+    pub fn charged(self, charge: Charge) -> Self {
+        Self { _charge: Some(charge), ..self }
+    }
+
     /// The interfaces that it imports.
     pub fn imports(&self) -> &[String] {
         &self.imports
@@ -204,7 +211,7 @@ impl Sandbox {
         // Made now, off the path of the first invocation.
         component.initialize_copy_on_write_image().map_err(|error| LoadError(format!("{error:#}")))?;
         let imports = component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
-        Ok(Loaded { export, imports, bytes: artifact.len() })
+        Ok(Loaded { export, imports, bytes: artifact.len(), _charge: None })
     }
 
     /// Runs one invocation in a fresh instance. Dropping the future stops the guest.
@@ -348,17 +355,18 @@ async fn run(
         Ok(Ok(response)) => Ok(response),
         Ok(Err(error)) => {
             let (kind, message) = error.parts();
-            Err(InvokeError::Function { kind, message })
+            Err(InvokeError::said_by_function(kind, message))
         }
         Err(error) => Err(after_deadline(failure(&error, store.data(), &limits), deadline, wall_ms)),
     };
     let memory = store.data().meter.held();
     // The guest's memory goes first: the answer takes its place.
     drop(store);
-    let result = result.and_then(|response| match charge.grow(response.body.len() as u64) {
-        Ok(()) => Ok(Answer { response, charge }),
-        Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
-    });
+    let result =
+        result.and_then(|response| match charge.grow((response.body.len() + response.content_type.len()) as u64) {
+            Ok(()) => Ok(Answer { response, charge }),
+            Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
+        });
     bill.failed = result.is_err();
     bill.bytes_out = result.as_ref().map_or(0, |answer| answer.response.body.len() as u64);
     Finished { result, spent: Spent { wall: started.elapsed(), cold_start, memory } }

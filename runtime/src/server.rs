@@ -28,9 +28,9 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::api::{self, Connection};
 use crate::config::{LogFormat, Settings};
-use crate::data_dir;
 use crate::node::{Access, Node};
 use crate::sandbox::Turns;
+use crate::{data_dir, resident};
 
 mod answer;
 mod connections;
@@ -55,6 +55,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
     data_dir::keep_others_out();
+    resident::fix_system_blocks();
     // A guest's first turn is on one of these threads. One more than there can be turns: it keeps serving.
     let threads = Turns::most_at_once(settings.sandbox().cores) + 1;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -131,6 +131,8 @@ pub struct Tenant {
     pub memory: Arc<Account>,
     /// What it has in the parameter store.
     pub params: Arc<Account>,
+    /// What is known of its jobs.
+    pub jobs: Arc<Account>,
     /// What is stored, whoever stores it.
     pub storage: Arc<Storage>,
     pub rate: RateLimiter,
@@ -156,6 +158,7 @@ impl Tenant {
             ledger: Ledger::from_usage(usage),
             stored_usage: Mutex::new(usage.clone()),
             params: Account::new("params_bytes", quota.params_bytes, Some(node_memory.clone())),
+            jobs: Account::new("job_bytes", quota.job_bytes, Some(node_memory.clone())),
             memory: Account::new("memory", quota.memory, Some(node_memory)),
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
@@ -362,6 +365,7 @@ impl Tenants {
         self.metadata.commit(Batch::default().put(&record)?).await?;
         tenant.memory.set_limit(record.quota.memory);
         tenant.params.set_limit(record.quota.params_bytes);
+        tenant.jobs.set_limit(record.quota.job_bytes);
         tenant.storage.set_limit(record.quota.stored_bytes);
         *tenant.quota.writing() = Arc::new(record.quota);
         Ok(tenant)

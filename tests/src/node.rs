@@ -147,7 +147,12 @@ impl Node {
 
     /// Waits until nothing runs and nothing waits.
     pub fn idle(&self, at_most: Duration) -> Result<()> {
-        eventually(at_most, || self.view().map(|view| (view.instances, view.waiting, view.memory) == (0, 0, 0)))
+        // What is left is memory of what is kept.
+        let is_idle = |view: NodeView| {
+            let in_use = view.memory.saturating_sub(view.loaded_bytes + view.job_bytes);
+            (view.instances, view.waiting, in_use) == (0, 0, 0)
+        };
+        eventually(at_most, || self.view().map(is_idle))
             .with_context(|| format!("the node is not idle: {:?}", self.view()))
     }
 

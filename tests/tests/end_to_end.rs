@@ -12,6 +12,7 @@ mod end_to_end {
     mod fairness;
     mod hostile;
     mod jobs;
+    mod memory;
     mod operations;
     mod params;
     mod server;

@@ -160,6 +160,7 @@ pub async fn versions(
     let versions = function.versions.iter().map(|version| VersionView {
         version: version.digest.to_string(),
         size: version.size,
+        native_bytes: version.native,
         deployed_at: rfc3339(version.deployed_ms),
         imports: version.imports.clone(),
         active: version.digest == function.active,

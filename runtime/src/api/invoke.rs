@@ -28,6 +28,9 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 const HEADERS: usize = 8;
 const DEFAULT_CONTENT_TYPE: &str = "application/octet-stream";
 
+/// Bytes of a function's content type; clients and proxies choke on headers that are much longer.
+const MAX_CONTENT_TYPE: usize = 256;
+
 /// Call a function: it gets the body and its content type, and answers with its own.
 #[utoipa::path(
     post, path = "/v1/functions/{name}/invoke", tag = "functions", operation_id = "invoke",
@@ -86,10 +89,10 @@ fn answer(invoked: Invoked) -> Response {
     let Invoked { answer: Answer { response, charge }, receipt } = invoked;
     let mut answer = Response::new(Body::from(Bytes::from_owner(Held { bytes: response.body, _charge: charge })));
     let content_type = match response.content_type.as_str() {
-        "" => DEFAULT_CONTENT_TYPE,
+        given if given.is_empty() || given.len() > MAX_CONTENT_TYPE => DEFAULT_CONTENT_TYPE,
         given => given,
     };
-    // A content type that is not a header value cannot be sent, and is the function's to mend; the bytes are still good.
+    // A content type that is too long, or is not a header value, is the function's to mend; the bytes are still good.
     let content_type = HeaderValue::from_str(content_type);
     let content_type = content_type.unwrap_or(HeaderValue::from_static(DEFAULT_CONTENT_TYPE));
     let headers = answer.headers_mut();

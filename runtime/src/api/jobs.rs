@@ -17,13 +17,15 @@ use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::{Job, JobError, JobSpec, State as JobState};
+use crate::job::{EpochRecord, Job, JobError, JobSpec, State as JobState};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
 
 const TAG: &str = "jobs";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_KEY: usize = 255;
+/// Epochs that a job is shown with: the latest. All of them are in its history, page by page.
+const SHOWN: usize = 1_000;
 /// The most bytes that a byte of JSON becomes: `[0],` a vector of its own.
 const UNPACKED: u64 = 10;
 
@@ -93,7 +95,7 @@ fn detail(job: &Job, node: &Node) -> JobDetail {
         spending: job.spending,
         losses: job.losses,
         starts: job.starts,
-        history: job.history.clone(),
+        history: job.history.iter().rev().take(SHOWN).rev().map(|epoch| EpochRecord::clone(epoch)).collect(),
     }
 }
 
@@ -195,7 +197,7 @@ pub async fn history(
     let rest = &job.history[start..];
     let page = &rest[..rest.len().min(query.limit.map_or(1_000, |limit| limit.get().min(10_000)))];
     let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
-    Ok(Json(JobHistory { epochs: page.to_vec(), next }))
+    Ok(Json(JobHistory { epochs: page.iter().map(|epoch| EpochRecord::clone(epoch)).collect(), next }))
 }
 
 /// Stop a job. It keeps its model, its history and a checkpoint, from which it can be resumed.

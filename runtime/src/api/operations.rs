@@ -86,6 +86,7 @@ pub async fn status(_: AsOperator, State(node): State<Arc<Node>>) -> Json<NodeVi
         max_memory: now.max_memory,
         loaded: now.loaded,
         loaded_bytes: now.loaded_bytes,
+        job_bytes: now.job_bytes,
         draining: now.draining,
     })
 }

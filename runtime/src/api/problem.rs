@@ -195,6 +195,7 @@ impl From<RegistryError> for ApiError {
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             RegistryError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
+            RegistryError::NoMemory(over) => Self::new(Kind::Busy, text).limit(over.name).retry_after(1),
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
             RegistryError::Compile(error) => Self::from(error),
             RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),

@@ -63,6 +63,8 @@ pub struct VersionView {
     /// `sha256:…` of the uploaded bytes.
     pub version: String,
     pub size: u64,
+    /// Of the native code that it was compiled to, which counts as stored too.
+    pub native_bytes: u64,
     /// RFC 3339.
     pub deployed_at: String,
     pub imports: Vec<String>,
@@ -155,12 +157,14 @@ pub struct NodeView {
     pub instances: u32,
     pub max_instances: u32,
     pub waiting: u32,
-    /// Linear memory and bodies in flight, in bytes.
+    /// Memory that is handed out, in bytes: instances, bodies, parameters, tensors in the machine's memory, and the two below.
     pub memory: u64,
     pub max_memory: u64,
     /// Compiled components in memory.
     pub loaded: usize,
     pub loaded_bytes: u64,
+    /// What is known of jobs, in memory.
+    pub job_bytes: u64,
     pub draining: bool,
 }
 

@@ -41,6 +41,7 @@ fn show(client: &Client, out: &Output) -> anyhow::Result<()> {
             ("waiting", node.waiting.to_string()),
             ("memory", format!("{} of {}", bytes(node.memory), bytes(node.max_memory))),
             ("loaded", format!("{} components, {}", node.loaded, bytes(node.loaded_bytes))),
+            ("job records", bytes(node.job_bytes)),
         ])
     })
 }

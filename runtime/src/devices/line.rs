@@ -117,6 +117,11 @@ impl<W> Line<W> {
         }
     }
 
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Whether a tenant's calls hold something.
     pub fn holds(&self, tenant: TenantId) -> bool {
         self.held.contains_key(&tenant)

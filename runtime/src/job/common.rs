@@ -32,11 +32,37 @@ const MOST_LINEAR: u64 = 64 << 20;
 /// Workers leave one in so many bytes of each device to calls, trials and inference, however many jobs there are.
 pub const LEFT_BY_JOBS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
-/// A part of a device for one worker of a job.
-pub fn lease(pool: &Pool, tenant: &Tenant, spec: &JobSpec, device: Wish, cancel: Cancel) -> Result<Lease, PoolError> {
+/// A part of a device for one function of a job's worker, and `host` bytes of the host's memory.
+pub fn lease(
+    pool: &Pool,
+    tenant: &Tenant,
+    spec: &JobSpec,
+    device: Wish,
+    host: u64,
+    cancel: Cancel,
+) -> Result<Lease, PoolError> {
     let (_, bytes) = split_memory(spec.memory);
     let (weight, spare) = (spec.weight().get(), Spare::OneIn(LEFT_BY_JOBS));
-    pool.lease(Request { weight, device, spare, cancel, ..Request::new(tenant.name.as_str(), bytes) })
+    let host = usize::try_from(host).unwrap_or(usize::MAX);
+    pool.lease(Request { weight, host, device, spare, cancel, ..Request::new(tenant.name.as_str(), bytes) })
+}
+
+/// Leases for all functions of one worker, of which one pays for the worker's copies of the model; those that were granted
+/// before one was not are left in `taken`. One order stops them all.
+pub fn lease_worker(
+    pool: &Pool,
+    tenant: &Tenant,
+    spec: &JobSpec,
+    device: Wish,
+    host: u64,
+    cancel: &Cancel,
+    taken: &mut Vec<Lease>,
+) -> Result<(), PoolError> {
+    for function in 0..spec.fan_out {
+        let host = if function == 0 { host } else { 0 };
+        taken.push(lease(pool, tenant, spec, device, host, cancel.clone())?);
+    }
+    Ok(())
 }
 
 /// What all workers of a job have in common.
@@ -59,6 +85,8 @@ pub struct Common {
     pub codec: Codec,
     pub data: Option<JobData>,
     pub lifetime: Option<Duration>,
+    /// The host's memory that one worker takes for copies of the model.
+    pub host_bytes: u64,
     pub invocations: Arc<AtomicU64>,
     pub stopping: Arc<AtomicBool>,
     pub team: TeamId,
@@ -83,14 +111,11 @@ pub fn split_memory(memory: u64) -> (u64, usize) {
 }
 
 impl Common {
-    /// A part of a device for one worker.
-    pub fn lease(&self, cancel: Cancel) -> Result<Lease, PoolError> {
-        lease(&self.pool, &self.tenant, &self.spec, self.device, cancel)
-    }
-
     /// A lease for each function of one worker: all of them, or none. One order stops them all.
     pub fn leases(&self, cancel: &Cancel) -> Result<Vec<Lease>, PoolError> {
-        (0..self.spec.fan_out).map(|_| self.lease(cancel.clone())).collect()
+        let mut taken = Vec::new();
+        lease_worker(&self.pool, &self.tenant, &self.spec, self.device, self.host_bytes, cancel, &mut taken)?;
+        Ok(taken)
     }
 
     /// How a worker on this lease is set up.

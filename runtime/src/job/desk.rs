@@ -17,7 +17,7 @@ use super::worker::{Assignment, Born, Message, Share, Task, Used, WorkerError};
 use crate::clock::thread_cpu;
 use crate::sync::{Exchange, Who};
 use crate::train::declared::{Declared, Part};
-use crate::train::run::{Feed, Losses, Timing, measure, sum_of, train_step};
+use crate::train::run::{Feed, Losses, Timing, add_measured, measure, train_step};
 use crate::train::worker::Worker;
 
 /// Sets what codecs draw apart from what a trainer draws.
@@ -244,10 +244,7 @@ impl Desk {
                 return Err(WorkerError::Stopped);
             }
             let count = batch.as_ref().map_or(1, |batch| batch.count as u64);
-            for (name, value) in measure(&mut self.worker, place, batch).await? {
-                let sum = sum_of(&name, value, count);
-                *share.metrics.entry(name).or_default() += sum;
-            }
+            add_measured(&mut share.metrics, measure(&mut self.worker, place, batch).await?, count)?;
             share.samples += count;
             share.used.invocations += 1;
         }

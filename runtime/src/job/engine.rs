@@ -24,9 +24,11 @@ use super::worker::{Assignment, Born, Share, Task, Used, means};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
 use crate::devices::TAPE_NODES;
 use crate::host::bindings::weft::train::training::Traits;
+use crate::sandbox::trainer::MAX_METRICS;
 use crate::sync::{Exchange, Rule, merge};
 use crate::tenant::TrainingUse;
 use crate::train::declared::{Declared, Part, Plan};
+use crate::train::run::TrainError;
 
 /// Memory beside the tensors that the job's own optimizer works on.
 const SLACK: usize = 1 << 20;
@@ -475,6 +477,9 @@ impl<K: Keeper> Engine<K> {
         if validates {
             let shares = self.round(Task::Evaluate, |_| true, Arc::default()).await?;
             self.metrics = means(shares.iter().map(|(_, share)| &**share));
+            if self.metrics.len() > MAX_METRICS {
+                return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
+            }
             // What is no number cannot be kept, nor compared.
             self.metrics.retain(|_, value| value.is_finite());
             self.count(&shares, false)?;

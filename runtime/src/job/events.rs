@@ -6,19 +6,43 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use super::record::{Job, JobEvent, State};
+use super::record::{EpochRecord, Job, JobEvent, State};
 use crate::locks::Lock;
+use crate::tenant::Charge;
 
-/// Events that are kept for those who come late.
+/// Events that are kept for those who come late: so many of them, and so many bytes.
 const KEPT: usize = 1_024;
+const KEPT_BYTES: u64 = 256 << 10;
 /// Progress is told no more often than this.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
-#[derive(Default)]
 struct Book {
     events: VecDeque<(u64, JobEvent)>,
     last: u64,
     progressed: Option<Instant>,
+    /// Bytes of all events, which are the tenant's.
+    charge: Charge,
+}
+
+impl Book {
+    fn push(&mut self, event: JobEvent) {
+        self.last += 1;
+        let mut bytes = self.charge.bytes() + event.bytes();
+        self.events.push_back((self.last, event));
+        while self.events.len() > KEPT || bytes > KEPT_BYTES && self.events.len() > 1 {
+            let dropped = self.events.pop_front();
+            bytes -= dropped.map_or(0, |(_, event)| event.bytes());
+        }
+        self.charge.set_whatever_the_limit(bytes);
+    }
+
+    /// Takes the latest event back, if it only says how far the job is.
+    fn take_back_progress(&mut self) {
+        if let Some((_, event @ JobEvent::Progress(_))) = self.events.back() {
+            self.charge.shrink(event.bytes());
+            self.events.pop_back();
+        }
+    }
 }
 
 /// The events of one job.
@@ -30,12 +54,13 @@ pub struct EventBook {
 
 impl EventBook {
     /// The events of a job as it was found: its epochs, and how it is. Numbers of a later start come after all of an
-    /// earlier one.
-    pub fn of(job: &Job, start: u64) -> Self {
+    /// earlier one. What is kept of them is charged.
+    pub fn of(job: &Job, start: u64, charge: Charge) -> Self {
         let last = start << 32;
-        let book = Self { book: Mutex::new(Book { last, ..Book::default() }), latest: watch::channel(last).0 };
-        for epoch in &job.history {
-            book.tell(JobEvent::Epoch(Box::new(epoch.clone())));
+        let book = Book { events: VecDeque::new(), last, progressed: None, charge };
+        let book = Self { book: Mutex::new(book), latest: watch::channel(last).0 };
+        for epoch in &job.history[job.history.len().saturating_sub(KEPT)..] {
+            book.tell(JobEvent::Epoch(Box::new(EpochRecord::clone(epoch))));
         }
         book.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
         book
@@ -45,17 +70,11 @@ impl EventBook {
         let mut book = self.book();
         if let JobEvent::Progress(_) = event {
             // The latest is what counts.
-            if let Some((_, JobEvent::Progress(_))) = book.events.back() {
-                book.events.pop_back();
-            }
+            book.take_back_progress();
             book.progressed = Some(Instant::now());
         }
-        book.last += 1;
+        book.push(event);
         let number = book.last;
-        book.events.push_back((number, event));
-        if book.events.len() > KEPT {
-            book.events.pop_front();
-        }
         drop(book);
         self.latest.send_replace(number);
     }
@@ -88,5 +107,31 @@ impl EventBook {
 
     fn book(&self) -> MutexGuard<'_, Book> {
         self.book.locked()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::record::tests::job;
+    use crate::tenant::Account;
+
+    #[test]
+    fn events_are_kept_up_to_a_number_of_bytes_which_are_the_tenants() {
+        let account = Account::new("job_bytes", 1, None);
+        let book = EventBook::of(&job(State::Running, 0), 0, Charge::none(account.clone()));
+        for worker in 0..4_096 {
+            book.tell(JobEvent::Worker { worker, reason: "x".repeat(4_096) });
+        }
+        let kept = book.after(0, usize::MAX);
+        assert!((2..KEPT_BYTES as usize / 4_096 + 1).contains(&kept.len()), "{} events", kept.len());
+        assert!(matches!(kept.last(), Some((_, JobEvent::Worker { worker: 4_095, .. }))), "the latest are kept");
+        assert!((1..=KEPT_BYTES).contains(&account.used()), "{} bytes", account.used());
+        for step in 0..3 {
+            book.tell(JobEvent::Progress(crate::job::record::Progress { step, ..Default::default() }));
+        }
+        assert_eq!(book.after(0, usize::MAX).len(), kept.len() + 1, "only the latest progress is kept");
+        drop(book);
+        assert_eq!(account.used(), 0);
     }
 }

@@ -24,7 +24,7 @@ use crate::meta::Batch;
 use crate::model::{Input, Meta};
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
-use crate::tenant::{Tenant, TrainingUse};
+use crate::tenant::{OverLimit, Tenant, TrainingUse};
 use crate::train::declared::Plan;
 use crate::train::settings;
 
@@ -141,6 +141,12 @@ impl Kept {
 
 impl Keeper for Kept {
     async fn checkpoint(&self, training: &Training, epoch: Option<EpochRecord>) -> Result<(), Halt> {
+        if let Some(epoch) = &epoch {
+            self.live.charge_epoch(epoch).map_err(|OverLimit { name, limit }| {
+                let text = format!("there is no room for its history within `{name}` of {limit} bytes");
+                Halt::Failed(format!("{text}: delete or prune jobs that are over, then resume it"))
+            })?;
+        }
         let file = training.to_file().map_err(|error| Halt::Failed(error.to_string()))?;
         let file = Bytes::from(file);
         let at = (training.progress.epoch, training.progress.step);

@@ -20,7 +20,7 @@ use crate::digest::Digest;
 use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
-use crate::tenant::TenantId;
+use crate::tenant::{Charge, OverLimit, Tenant, TenantId, Tenants};
 
 /// How many jobs may start past one that finds no room, before nothing starts until it has.
 const PATIENCE: u32 = 8;
@@ -66,12 +66,16 @@ pub struct Live {
     pub(super) stumbles: AtomicU32,
     /// Blobs that it reads: its component, its data set's manifest and blocks.
     needs: RwLock<Vec<Digest>>,
+    /// What its record and its history take of the tenant's `job_bytes`.
+    charge: Mutex<Charge>,
 }
 
 impl Live {
-    fn new(job: Job, start: u64) -> Arc<Self> {
+    fn new(job: Job, start: u64, charge: Charge) -> Arc<Self> {
+        let account = charge.account().clone();
         Arc::new(Self {
-            events: Arc::new(EventBook::of(&job, start)),
+            events: Arc::new(EventBook::of(&job, start, Charge::none(account))),
+            charge: Mutex::new(charge),
             job: RwLock::new(Arc::new(job)),
             asked: Instant::now(),
             orders: watch::channel(Order::Run).0,
@@ -84,6 +88,11 @@ impl Live {
 
     pub fn job(&self) -> Arc<Job> {
         self.job.reading().clone()
+    }
+
+    /// Charges the tenant for another epoch of its history, before that is kept.
+    pub(super) fn charge_epoch(&self, epoch: &EpochRecord) -> Result<(), OverLimit> {
+        self.charge.locked().grow(epoch.bytes())
     }
 
     /// Changes what is shown; it is written with the next change.
@@ -170,17 +179,27 @@ pub struct Jobs {
 }
 
 impl Jobs {
-    pub fn load(metadata: Arc<Metadata>, blobs: Arc<Blobs>, max_workers: u32) -> Result<Self, MetaError> {
+    /// The jobs on disk. What is known of them is charged to their tenants, whatever the limits are by now.
+    pub fn load(
+        metadata: Arc<Metadata>,
+        blobs: Arc<Blobs>,
+        max_workers: u32,
+        tenants: &Tenants,
+    ) -> Result<Self, MetaError> {
         let shown = Shown::default();
-        let mut histories: HashMap<(TenantId, Name), Vec<EpochRecord>> = HashMap::new();
+        let mut histories: HashMap<(TenantId, Name), Vec<Arc<EpochRecord>>> = HashMap::new();
         for kept in metadata.all::<KeptEpoch>()? {
-            histories.entry((kept.tenant, kept.job)).or_default().push(kept.epoch);
+            histories.entry((kept.tenant, kept.job)).or_default().push(Arc::new(kept.epoch));
         }
         for mut job in metadata.all::<Job>()? {
-            job.history = histories.remove(&(job.tenant, job.name.clone())).unwrap_or_default();
+            // Records of a tenant go with the tenant, in one transaction.
+            let Some(owner) = tenants.by_id(job.tenant) else { continue };
+            job.history = Arc::new(histories.remove(&(job.tenant, job.name.clone())).unwrap_or_default());
+            let bytes = job.bytes() + job.history.iter().map(|epoch| epoch.bytes()).sum::<u64>();
+            let charge = Charge::whatever_the_limit(owner.jobs.clone(), bytes);
             let (tenant, name) = (job.tenant, job.name.to_string());
             let start = job.starts + 1;
-            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start));
+            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge));
         }
         let queue = Mutex::new(Queue::new(max_workers, PATIENCE));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
@@ -265,10 +284,15 @@ impl Jobs {
     }
 
     /// Writes a new job, and shows it. Changes are held off by the caller.
-    pub(crate) async fn add(&self, job: Job) -> Result<Arc<Live>, JobError> {
+    pub(crate) async fn add(&self, job: Job, owner: &Tenant) -> Result<Arc<Live>, JobError> {
+        let mut charge = Charge::none(owner.jobs.clone());
+        charge.grow(job.bytes()).map_err(|OverLimit { name, limit }| {
+            let what = "what is known of another job; delete or prune jobs that are over".to_owned();
+            JobError::Quota { name, limit, what }
+        })?;
         self.metadata.commit(Batch::default().put(&job)?).await?;
         let (tenant, name) = (job.tenant, job.name.to_string());
-        let live = Live::new(job, 0);
+        let live = Live::new(job, 0, charge);
         self.shown.0.writing().entry(tenant).or_default().insert(name, live.clone());
         Ok(live)
     }
@@ -337,16 +361,17 @@ impl Jobs {
         let add = |job: &mut Job| {
             job.checkpoint = Some(checkpoint);
             let Some(epoch) = epoch else { return };
-            let before = job.history.len();
-            job.history.retain(|before| before.epoch < epoch.epoch);
+            let history = Arc::make_mut(&mut job.history);
+            let before = history.len();
+            history.retain(|before| before.epoch < epoch.epoch);
             // One that takes another's place (earlier versions could do one twice) counts once.
-            if job.history.len() < before {
-                (job.spending, _) = super::engine::total(job.history.iter());
-                job.losses = job.history.iter().map(|epoch| epoch.losses).sum();
+            if history.len() < before {
+                (job.spending, _) = super::engine::total(history.iter().map(|epoch| &**epoch));
+                job.losses = history.iter().map(|epoch| epoch.losses).sum();
             }
             job.spending.add(&epoch.spending);
             job.losses += epoch.losses;
-            job.history.push(epoch);
+            history.push(Arc::new(epoch));
         };
         self.change_and(live, batch, add).await?;
         if let Some(epoch) = told {

@@ -3,6 +3,9 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use weft_gpu::Codec;
+
+use super::spec::JobSpec;
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
 use crate::sync::Who;
 use crate::train::declared::{Declared, Part, Plan, Role};
@@ -86,6 +89,19 @@ impl Shared {
         }
         check_declared(file, |name| declared.contains(name))
     }
+}
+
+/// The host's memory that each worker of a job takes beside its functions' own, for copies of what is trained.
+pub fn host_bytes(declared: &Declared, spec: &JobSpec) -> u64 {
+    let bytes = |part: Part| declared.length(part) as u64 * size_of::<f32>() as u64;
+    let model = bytes(Part::Weights) + bytes(Part::Buffers) + bytes(Part::Statistics);
+    let takes_residual = spec.codec.parse::<Codec>().is_ok_and(|codec| codec.takes_residual());
+    let residual = if takes_residual { bytes(Part::Weights) } else { 0 };
+    let private = bytes(Part::Moments) + bytes(Part::Locals) + residual;
+    // What a worker hands over; what is its own as the round began, as it ends, and in a checkpoint; and its part of what
+    // the job has once: the model before and after the round, the best so far, and the file that is written.
+    let shared = (4 * model).div_ceil(u64::from(spec.workers.max(1)));
+    model + 3 * private + shared
 }
 
 /// What stays with a worker from round to round, and with its place when it is lost.

@@ -45,7 +45,7 @@ impl Node {
         if tenant.is_deleted() {
             return Err(JobError::TenantDeleted);
         }
-        self.check_quota(tenant, &job.spec)?;
+        self.check_quota(tenant, &job.spec, job.host_bytes)?;
         live.orders.send_replace(Order::Run);
         let job = self.jobs.change(&live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);

@@ -9,7 +9,7 @@ use weft_gpu::{Context, Crew, Lease};
 
 use super::JobError;
 use super::common::{JobData, split_memory};
-use super::model::Shared;
+use super::model::{Shared, host_bytes};
 use super::spec::{BadSpec, JobSpec};
 use crate::catalog::BlobFile;
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
@@ -52,6 +52,8 @@ pub struct Probed {
     pub traits: Traits,
     /// Whether it counts statistics.
     pub counts: bool,
+    /// The host's memory that each worker takes for copies of the model.
+    pub host_bytes: u64,
 }
 
 impl Probe {
@@ -101,6 +103,7 @@ impl Probe {
                 BadSpec::new("fan_out", "the trainer counts statistics, and has no gradients to average").into()
             );
         }
+        let host_bytes = host_bytes(declared, &self.spec);
         if let Some(model) = &mut self.init_from {
             let plan = declared.plan().clone();
             let mut shared = Shared::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
@@ -112,7 +115,7 @@ impl Probe {
             let stepped = worker.step(place, Some(batch)).await;
             stepped.map_err(|error| unfit(&data.name, data, &error))?;
         }
-        Ok(Probed { settings, traits, counts })
+        Ok(Probed { settings, traits, counts, host_bytes })
     }
 }
 

@@ -86,6 +86,11 @@ impl Queue {
         Self { limit, patience, ..Self::default() }
     }
 
+    /// Whether any job waits for room.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.values().flatten().any(|waiting| !waiting.aside)
+    }
+
     pub fn push(&mut self, ask: Ask) {
         let waiting = self.arrive(ask, false);
         self.line(waiting.ask.tenant).push_back(waiting);

@@ -1,6 +1,7 @@
 //! What is known of a job: what is kept on disk, and what a client is told.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -150,6 +151,23 @@ pub struct EpochRecord {
     pub losses: u64,
 }
 
+impl EpochRecord {
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> u64 {
+        let metrics: usize = self.validation.keys().map(|name| name.len() + METRIC_BYTES).sum();
+        (size_of::<Self>() + metrics) as u64
+    }
+}
+
+/// The epochs of a job, in their order. Whoever looks at a job shares them.
+pub type History = Arc<Vec<Arc<EpochRecord>>>;
+
+/// What a metric of an epoch takes beside its name.
+const METRIC_BYTES: usize = 64;
+
+/// What a job takes beside what its record says: its place among all, its queue, those who follow it.
+const JOB_OVERHEAD: u64 = 4 << 10;
+
 /// Where a job goes on after a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointRef {
@@ -190,9 +208,9 @@ pub struct Job {
     /// Milliseconds from the accepted request until all workers had declared their model.
     #[serde(default)]
     pub ready_ms: Option<f64>,
-    /// Kept apart.
+    /// Stored in a table of its own, an epoch a record.
     #[serde(skip)]
-    pub history: Vec<EpochRecord>,
+    pub history: History,
     #[serde(default)]
     pub checkpoint: Option<CheckpointRef>,
     /// Models that it has left, the latest last.
@@ -216,6 +234,9 @@ pub struct Job {
     /// Steps that were kept when a node last died under it.
     #[serde(default)]
     pub died_at: Option<u64>,
+    /// The host's memory that each worker takes for copies of the model; 0 until it was tried out.
+    #[serde(default)]
+    pub host_bytes: u64,
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
@@ -259,6 +280,12 @@ pub enum JobEvent {
 }
 
 impl Job {
+    /// Bytes of memory that it takes without its history, about: as many as its record has on disk, and some.
+    pub(super) fn bytes(&self) -> u64 {
+        let record = serde_json::to_vec(self).map_or(0, |record| record.len() as u64);
+        record.saturating_add(JOB_OVERHEAD)
+    }
+
     /// Notes that a node has found it unfinished. Whether it may go on by itself: one that seems to take its node with it
     /// is held back, or the node would die again and again.
     pub(super) fn found_unfinished(&mut self) -> bool {
@@ -293,6 +320,16 @@ impl Job {
 }
 
 impl JobEvent {
+    /// Bytes of memory that it takes, about.
+    pub(super) fn bytes(&self) -> u64 {
+        let beside = match self {
+            Self::State { reason, .. } | Self::Worker { reason, .. } => reason.len() as u64,
+            Self::Epoch(epoch) => epoch.bytes(),
+            Self::Progress(_) | Self::Ready { .. } | Self::Checkpoint { .. } => 0,
+        };
+        size_of::<(u64, Self)>() as u64 + beside
+    }
+
     /// The event's name on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -320,10 +357,10 @@ pub struct Progress {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn job(state: State, step: u64) -> Job {
+    pub(in crate::job) fn job(state: State, step: u64) -> Job {
         let digest = Digest::of(b"weft");
         Job {
             tenant: TenantId(1),
@@ -338,7 +375,7 @@ mod tests {
             started_ms: None,
             ended_ms: None,
             ready_ms: None,
-            history: Vec::new(),
+            history: History::default(),
             checkpoint: Some(CheckpointRef { digest, size: 1, epoch: 0, step }),
             models: Vec::new(),
             model_files: BTreeMap::new(),
@@ -347,6 +384,7 @@ mod tests {
             starts: 0,
             deaths: 0,
             died_at: None,
+            host_bytes: 0,
             idempotency: None,
         }
     }

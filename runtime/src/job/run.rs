@@ -16,7 +16,7 @@ use weft_gpu::pool::PoolError;
 use weft_gpu::{Lease, Pool};
 
 use super::checkpoint::Training;
-use super::common::{Common, lease};
+use super::common::{Common, lease_worker};
 use super::cost::Prices;
 use super::engine::{Ending, Engine, From};
 use super::keep::Kept;
@@ -31,7 +31,7 @@ use crate::locks::Lock;
 use crate::node::Node;
 use crate::tenant::Tenant;
 
-/// How soon it is looked again whether a device has come back.
+/// How soon it is looked again whether a device has come back, or there is room for a job that waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Memory that is given back comes in many small parts: they are waited for so long before the queue is looked through.
 const GATHER: Duration = Duration::from_millis(10);
@@ -44,6 +44,7 @@ pub(crate) async fn schedule(node: Weak<Node>) {
     let Some((wake, mut freed)) = node.upgrade().map(|node| (node.jobs.wake.clone(), node.devices.freed())) else {
         return;
     };
+    let mut someone_waits = false;
     loop {
         tokio::select! {
             () = wake.notified() => {}
@@ -51,10 +52,13 @@ pub(crate) async fn schedule(node: Weak<Node>) {
                 Ok(()) => tokio::time::sleep(GATHER).await,
                 Err(_) => return,
             },
+            // The machine's memory is given back by others than devices too, who tell nobody.
+            () = tokio::time::sleep(LOOK_AGAIN), if someone_waits => {}
         }
         let Some(node) = node.upgrade() else { return };
         let before = *freed.borrow_and_update();
         let own = node.start_jobs().await;
+        someone_waits = node.jobs.queue.locked().is_waiting();
         // What it took and gave back itself is no news.
         if *freed.borrow_and_update() > before + own {
             wake.notify_one();
@@ -64,7 +68,7 @@ pub(crate) async fn schedule(node: Weak<Node>) {
 
 fn ask_of(job: &Job) -> Ask {
     let lanes = job.spec.lanes();
-    let bytes = u64::from(lanes).saturating_mul(job.spec.memory);
+    let bytes = job.spec.all_memory(job.host_bytes);
     Ask { tenant: job.tenant, name: job.name.to_string(), lanes, bytes }
 }
 
@@ -183,7 +187,7 @@ impl Node {
         *live.kills.locked() = Some(kills);
         let running = Running { node: node.clone(), live: live.clone(), ask: ask.clone() };
         let work = {
-            let (node, live, ask, runtime) = (node.clone(), live.clone(), ask.clone(), runtime.clone());
+            let (node, live, runtime) = (node.clone(), live.clone(), runtime.clone());
             move || {
                 let done = running;
                 let _entered = runtime.enter();
@@ -191,6 +195,8 @@ impl Node {
                 // What it held is free now: perhaps another can start.
                 drop(done);
                 if let Some(reason) = waits {
+                    // It may need more by now than when it was first asked for.
+                    let ask = ask_of(&live.job());
                     runtime.block_on(node.wait_for_it_to_pass(&live, ask, &reason));
                 }
                 node.jobs.look_through_queue();
@@ -211,13 +217,10 @@ fn take_leases(pool: &Pool, tenant: &Tenant, job: &Job, taken: &mut Vec<Vec<Leas
     for _ in 0..job.spec.workers {
         // One order stops all functions of a worker.
         let cancel = weft_gpu::Cancel::default();
-        taken.push(Vec::new());
-        for _ in 0..job.spec.fan_out {
-            let granted = lease(pool, tenant, &job.spec, meaning.device, cancel.clone())?;
-            if let Some(worker) = taken.last_mut() {
-                worker.push(granted);
-            }
-        }
+        let mut worker = Vec::new();
+        let granted = lease_worker(pool, tenant, &job.spec, meaning.device, job.host_bytes, &cancel, &mut worker);
+        taken.push(worker);
+        granted?;
     }
     Ok(())
 }
@@ -347,6 +350,13 @@ async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
                 live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
             }
             *live.prepared.locked() = Some(prepared.clone());
+            let needed = prepared.common.host_bytes;
+            if needed > job.host_bytes {
+                // Its leases were granted before it was known how large its model is.
+                let noted = node.jobs.change(live, |job| job.host_bytes = needed).await;
+                noted.map_err(|error| Halt::of(&error.into()))?;
+                return Err(Halt::Waits(format!("each worker needs {needed} bytes for copies of the model")));
+            }
             Ok(prepared)
         }
     }

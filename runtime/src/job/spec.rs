@@ -517,6 +517,12 @@ impl JobSpec {
         self.workers.saturating_mul(self.fan_out)
     }
 
+    /// Memory of all functions, with so many bytes of the host's for the copies that each worker needs of the model.
+    pub fn all_memory(&self, host_bytes: u64) -> u64 {
+        let functions = u64::from(self.lanes()).saturating_mul(self.memory);
+        functions.saturating_add(u64::from(self.workers).saturating_mul(host_bytes))
+    }
+
     /// Its share of a device's time, compared with that of others.
     pub fn weight(&self) -> NonZeroU32 {
         let weight = u32::try_from(self.memory / LEAST_MEMORY).unwrap_or(u32::MAX);

@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use weft_gpu::pool::{PoolError, Wish};
+use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Lease, Pool, Request};
 
 use super::apart::apart;
@@ -91,7 +91,7 @@ impl Node {
             Some(dataset) => self.catalog.dataset(tenant.id, dataset)?.latest().map(|version| version.digest),
             None => None,
         };
-        let job = Job {
+        let mut job = Job {
             tenant: tenant.id,
             name,
             seed,
@@ -103,7 +103,7 @@ impl Node {
             started_ms: None,
             ended_ms: None,
             ready_ms: None,
-            history: Vec::new(),
+            history: Default::default(),
             checkpoint: None,
             models: Vec::new(),
             model_files: Default::default(),
@@ -112,6 +112,7 @@ impl Node {
             starts: 0,
             deaths: 0,
             died_at: None,
+            host_bytes: 0,
             idempotency,
             spec,
         };
@@ -123,6 +124,10 @@ impl Node {
             Err(error) if error.passes() => None,
             tried => Some(tried?),
         };
+        if let Some(prepared) = &prepared {
+            job.host_bytes = prepared.common.host_bytes;
+            self.check_quota(tenant, &job.spec, job.host_bytes)?;
+        }
         let changing = self.jobs.pause().await;
         if let Some((key, asked)) = &job.idempotency
             && let Some(found) = self.repeated(tenant.id, Some(key), asked)?
@@ -144,7 +149,7 @@ impl Node {
         if queued >= limit as usize {
             return Err(JobError::Quota { name: "queued_jobs", limit: limit.into(), what: "another job".to_owned() });
         }
-        let live = self.jobs.add(job).await?;
+        let live = self.jobs.add(job, tenant).await?;
         drop(changing);
         tenant.ledger.charge_job();
         self.enqueue(&live, prepared, manifest.as_deref());
@@ -182,7 +187,10 @@ impl Node {
     async fn try_before(self: &Arc<Self>, tenant: &Arc<Tenant>, job: &Job, found: Found) -> Result<Prepared, JobError> {
         let place = self.place_for_trial(tenant).await?;
         let (_, bytes) = split_memory(job.spec.memory);
-        let lease = |device: Wish| found.pool.lease(Request { device, ..Request::new(tenant.name.as_str(), bytes) });
+        // Trials leave to calls what workers leave to them.
+        let spare = Spare::OneIn(LEFT_BY_JOBS);
+        let lease =
+            |device: Wish| found.pool.lease(Request { device, spare, ..Request::new(tenant.name.as_str(), bytes) });
         let lease = match lease(Wish::Cpu) {
             Err(PoolError::NoSuchDevice { .. }) => lease(Wish::Auto),
             leased => leased,
@@ -242,6 +250,7 @@ impl Node {
             codec,
             data,
             lifetime,
+            host_bytes: probed.host_bytes,
             invocations: self.invocations.clone(),
             stopping: self.stopping.clone(),
             team: TeamId::next(),
@@ -260,16 +269,21 @@ impl Node {
     }
 
     /// Refuses a job that its tenant's quota never lets run.
-    pub(super) fn check_quota(&self, tenant: &Tenant, spec: &JobSpec) -> Result<(), JobError> {
+    pub(super) fn check_quota(&self, tenant: &Tenant, spec: &JobSpec, host_bytes: u64) -> Result<(), JobError> {
         let quota = tenant.quota();
         let lanes = spec.lanes();
-        let bytes = u64::from(lanes).saturating_mul(spec.memory);
+        let bytes = spec.all_memory(host_bytes);
         let over = |name, limit, what: String| Err(JobError::Quota { name, limit, what });
         if lanes > quota.workers {
             return over("workers", quota.workers.into(), format!("{lanes} workers"));
         }
         if bytes > quota.worker_memory {
-            return over("worker_memory", quota.worker_memory, format!("{lanes} workers of {}", spec.memory));
+            let copies = match host_bytes {
+                0 => String::new(),
+                each => format!(" and {each} bytes each for copies of the model"),
+            };
+            let what = format!("{lanes} workers of {}{copies}", spec.memory);
+            return over("worker_memory", quota.worker_memory, what);
         }
         if tenant.ledger.usage().device_seconds() >= quota.device_seconds as f64 {
             return over("device_seconds", quota.device_seconds, "any more training".to_owned());
@@ -285,7 +299,7 @@ impl Node {
             return Err(BadSpec::new("workers", problem).into());
         }
         // What no device has even when it is empty; what is only taken now comes back.
-        match lease(&found.pool, tenant, spec, found.meaning.device, Default::default()) {
+        match lease(&found.pool, tenant, spec, found.meaning.device, 0, Default::default()) {
             Ok(_) => {}
             Err(error) if is_busy(&error) => {}
             Err(error @ PoolError::NothingFits { .. }) => return Err(BadSpec::new("memory", error).into()),
@@ -298,7 +312,7 @@ impl Node {
             let problem = format!("{lanes} workers of {} bytes are more than all devices have for jobs", spec.memory);
             return Err(BadSpec::new("memory", problem).into());
         }
-        self.check_quota(tenant, spec)
+        self.check_quota(tenant, spec, 0)
     }
 }
 

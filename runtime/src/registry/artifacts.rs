@@ -19,7 +19,7 @@ use crate::digest::Digest;
 use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::sandbox::{CompileError, Compiler, LoadError, Loaded, Sandbox};
-use crate::tenant::TenantId;
+use crate::tenant::{Account, Charge, OverLimit, TenantId};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
@@ -31,6 +31,8 @@ pub enum ArtifactError {
     Blob(#[from] BlobError),
     #[error(transparent)]
     Meta(#[from] MetaError),
+    #[error(transparent)]
+    NoMemory(#[from] OverLimit),
     #[error("{what}: {error}")]
     Io { what: String, error: io::Error },
 }
@@ -62,6 +64,15 @@ pub struct Compiled {
     artifact: Digest,
 }
 
+/// How much of what is loaded is kept, and whose memory it is.
+#[derive(Clone, Debug)]
+pub struct LoadedLimits {
+    /// Bytes of components that are kept loaded although nobody runs them.
+    pub keep_bytes: u64,
+    /// All that is loaded is charged to it, for as long as anybody uses it.
+    pub memory: Arc<Account>,
+}
+
 struct Cached {
     loaded: Arc<Loaded>,
     last_used: AtomicU64,
@@ -78,7 +89,7 @@ pub struct Artifacts {
     records: RwLock<HashMap<Digest, Digest>>,
     cache: RwLock<HashMap<Digest, Cached>>,
     uses: AtomicU64,
-    keep_bytes: u64,
+    limits: LoadedLimits,
     /// Components that are being fetched, so that a hundred requests for one compile it once.
     fetching: Mutex<HashMap<Digest, Arc<tokio::sync::Mutex<()>>>>,
 }
@@ -101,7 +112,7 @@ impl Artifacts {
         compiler: Compiler,
         root: PathBuf,
         staging: PathBuf,
-        keep_bytes: u64,
+        limits: LoadedLimits,
     ) -> Result<Self, ArtifactError> {
         let engine = sandbox.compatibility();
         let folder = root.join(&engine);
@@ -127,7 +138,7 @@ impl Artifacts {
             records: RwLock::new(records),
             cache: RwLock::default(),
             uses: AtomicU64::new(0),
-            keep_bytes,
+            limits,
             fetching: Mutex::default(),
         })
     }
@@ -208,18 +219,28 @@ impl Artifacts {
 
     /// `None` if the file is not there or not what was recorded.
     async fn load_file(&self, path: &Path, artifact: Digest) -> Result<Option<Arc<Loaded>>, ArtifactError> {
+        let size = match tokio::fs::metadata(path).await {
+            Ok(found) => found.len(),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(io_error("reading an artifact")(error)),
+        };
+        // Twice: the file's bytes, and the code that they become.
+        let mut charge = self.room_for(size.saturating_mul(2))?;
         let bytes = match tokio::fs::read(path).await {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(io_error("reading an artifact")(error)),
         };
         let sandbox = self.sandbox.clone();
-        let load = move || {
+        let load = move || -> Result<Option<Loaded>, LoadError> {
             if Digest::of(&bytes) != artifact {
                 return Ok(None);
             }
             // SAFETY: the bytes are those whose digest was recorded when our compiler had written them.
-            unsafe { sandbox.load(&bytes) }.map(Some)
+            let loaded = unsafe { sandbox.load(&bytes) }?;
+            drop(bytes);
+            charge.shrink(size);
+            Ok(Some(loaded.charged(charge)))
         };
         let loaded = tokio::task::spawn_blocking(load).await.map_err(io::Error::other);
         Ok(loaded.map_err(io_error("loading an artifact"))??.map(Arc::new))
@@ -274,11 +295,29 @@ impl Artifacts {
         let last_used = AtomicU64::new(self.uses.fetch_add(1, Relaxed));
         cache.insert(component, Cached { loaded, last_used });
         let mut bytes: u64 = cache.values().map(|cached| cached.loaded.bytes() as u64).sum();
-        while bytes > self.keep_bytes && cache.len() > 1 {
-            let oldest =
-                cache.iter().min_by_key(|(_, cached)| cached.last_used.load(Relaxed)).map(|(digest, _)| *digest);
-            let Some(evicted) = oldest.and_then(|digest| cache.remove(&digest)) else { break };
+        while bytes > self.limits.keep_bytes && cache.len() > 1 {
+            let Some(evicted) = take_oldest(&mut cache) else { break };
             bytes -= evicted.loaded.bytes() as u64;
         }
     }
+
+    /// Room for code that is about to be loaded. What is loaded and not used makes room, the oldest first.
+    fn room_for(&self, bytes: u64) -> Result<Charge, OverLimit> {
+        let mut charge = Charge::none(self.limits.memory.clone());
+        loop {
+            match charge.grow(bytes) {
+                Ok(()) => return Ok(charge),
+                Err(over) => {
+                    let evicted = take_oldest(&mut self.cache.writing());
+                    drop(evicted.ok_or(over)?);
+                }
+            }
+        }
+    }
+}
+
+/// Takes the one out that was unused for longest.
+fn take_oldest(cache: &mut HashMap<Digest, Cached>) -> Option<Cached> {
+    let oldest = cache.iter().min_by_key(|(_, cached)| cached.last_used.load(Relaxed)).map(|(digest, _)| *digest);
+    oldest.and_then(|digest| cache.remove(&digest))
 }

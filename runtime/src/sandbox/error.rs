@@ -42,6 +42,21 @@ impl LimitHit {
     }
 }
 
+/// The most bytes of an error's text that are kept of what a guest says: it goes into answers, logs and records.
+pub const MAX_ERROR_TEXT: usize = 4 << 10;
+
+/// What a guest says of its error, cut to [`MAX_ERROR_TEXT`].
+fn cut(mut text: String) -> String {
+    if text.len() > MAX_ERROR_TEXT {
+        let kept = text.floor_char_boundary(MAX_ERROR_TEXT);
+        let rest = text.len() - kept;
+        text.truncate(kept);
+        text.push_str(&format!("… ({rest} more bytes)"));
+        text.shrink_to_fit();
+    }
+    text
+}
+
 /// Why an invocation has no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvokeError {
@@ -58,6 +73,17 @@ pub enum InvokeError {
     Host(String),
 }
 
+impl InvokeError {
+    /// The function's own error, with as much of its text as is kept.
+    pub fn said_by_function(kind: &'static str, message: String) -> Self {
+        Self::Function { kind, message: cut(message) }
+    }
+
+    fn trapped(trap: String, said: Option<String>) -> Self {
+        Self::Trap { trap: cut(trap), said: said.map(cut) }
+    }
+}
+
 /// Finds out what a wasmtime error means. `refused` is what the memory and table meter last said no to, `payload` the
 /// limit on what a host call carries.
 pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64, said: Option<String>) -> InvokeError {
@@ -70,7 +96,7 @@ pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64
             // A guest that is refused memory usually gives up with `unreachable`: the refusal is the reason.
             return match refused {
                 Some(hit) => InvokeError::Limit(hit),
-                None => InvokeError::Trap { trap: trap.to_string(), said },
+                None => InvokeError::trapped(trap.to_string(), said),
             };
         }
         None => {}
@@ -94,5 +120,21 @@ pub fn classify(error: &wasmtime::Error, refused: Option<LimitHit>, payload: u64
     {
         return InvokeError::Limit(LimitHit::Payload(payload));
     }
-    InvokeError::Trap { trap: cause, said }
+    InvokeError::trapped(cause, said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_says_of_its_error_is_kept_up_to_a_limit() {
+        let InvokeError::Function { message, .. } = InvokeError::said_by_function("other", "ä".repeat(1 << 20)) else {
+            panic!("it is the function's error");
+        };
+        assert!(message.len() < MAX_ERROR_TEXT + 64, "{} bytes", message.len());
+        assert!(message.ends_with("more bytes)"), "{message}");
+        let short = InvokeError::said_by_function("other", "no".to_owned());
+        assert_eq!(short, InvokeError::Function { kind: "other", message: "no".to_owned() });
+    }
 }

@@ -22,6 +22,12 @@ use crate::logs::LogSink;
 use crate::tenant::Tenant;
 use crate::train::declared::{Declared, Plan};
 
+/// Metrics of one evaluation.
+pub const MAX_METRICS: usize = 64;
+
+/// Bytes of a metric's name.
+pub const MAX_METRIC_NAME: usize = 64;
+
 /// Whose trainer it is, and where it computes.
 pub struct TrainerSetup {
     pub tenant: Arc<Tenant>,
@@ -205,8 +211,22 @@ impl Listener for Bell {
 fn said<T>(answer: Result<T, host::Error>) -> Result<T, InvokeError> {
     answer.map_err(|error| {
         let (kind, message) = error.parts();
-        InvokeError::Function { kind, message }
+        InvokeError::said_by_function(kind, message)
     })
+}
+
+/// Names of metrics are kept with every epoch, and shown to people.
+fn check_metric_name(name: &str) -> Result<(), InvokeError> {
+    if !name.is_empty() && name.len() <= MAX_METRIC_NAME && !name.chars().any(char::is_control) {
+        return Ok(());
+    }
+    let start: String = name.chars().take(MAX_METRIC_NAME).flat_map(char::escape_debug).collect();
+    let message = format!(
+        "a metric's name has 1 to {MAX_METRIC_NAME} bytes (`max_metric_name`) and no control characters, and `{start}` \
+         has {} bytes",
+        name.len()
+    );
+    Err(InvokeError::Function { kind: "bad-input", message })
 }
 
 /// Told apart here, where it is known what the tensor is for.
@@ -268,6 +288,11 @@ impl TrainerInstance {
         let answer = call!(self, Kind::Evaluate, place, |trainer, store| trainer.call_evaluate(store));
         self.store.data_mut().training.batch = None;
         let metrics = said(answer?)?;
+        if metrics.len() > MAX_METRICS {
+            let message = format!("it has {} metrics; there may be {MAX_METRICS} (`max_metrics`)", metrics.len());
+            return Err(InvokeError::Function { kind: "quota", message });
+        }
+        metrics.iter().try_for_each(|metric| check_metric_name(&metric.name))?;
         let measured = metrics.into_iter().map(|metric| {
             let value = self.take(metric.value)?;
             one_number(&value, &format!("the metric `{}`", metric.name.escape_debug()))?;

@@ -1,6 +1,7 @@
 //! Counting bytes before they are allocated.
 //!
-//! Linear memory and bodies in flight are charged to an [`Account`]: the tenant's, whose parent is the node's. A charge
+//! Linear memory, bodies in flight, parameters and records of jobs are charged to an [`Account`]: one of the tenant's, whose
+//! parent is the node's. A charge
 //! that does not fit is refused before anything is allocated, and is given back when its [`Charge`] is dropped.
 
 use std::sync::Arc;
@@ -45,7 +46,13 @@ impl Account {
         self.limit.store(limit, Relaxed);
     }
 
-    fn take(&self, bytes: u64) -> Result<(), OverLimit> {
+    /// What could be charged now.
+    pub fn free(&self) -> u64 {
+        let own = self.limit().saturating_sub(self.used());
+        self.parent.as_ref().map_or(own, |parent| own.min(parent.free()))
+    }
+
+    pub(crate) fn take(&self, bytes: u64) -> Result<(), OverLimit> {
         let limit = self.limit.load(Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|&total| total <= limit);
         self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit { name: self.name, limit })?;
@@ -64,7 +71,7 @@ impl Account {
         }
     }
 
-    fn give_back(&self, bytes: u64) {
+    pub(crate) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
         if let Some(parent) = &self.parent {
             parent.give_back(bytes);
@@ -90,6 +97,10 @@ impl Charge {
         Self { account, bytes }
     }
 
+    pub fn account(&self) -> &Arc<Account> {
+        &self.account
+    }
+
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverLimit> {
         self.account.take(bytes)?;
         self.bytes += bytes;
@@ -98,6 +109,23 @@ impl Charge {
 
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Gives some of it back.
+    pub fn shrink(&mut self, bytes: u64) {
+        let bytes = bytes.min(self.bytes);
+        self.account.give_back(bytes);
+        self.bytes -= bytes;
+    }
+
+    /// Charges so many bytes in all, more or fewer than before. For little that has a bound of its own, and that is better
+    /// over a limit than lost.
+    pub fn set_whatever_the_limit(&mut self, bytes: u64) {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.account.force(more),
+            None => self.account.give_back(self.bytes - bytes),
+        }
+        self.bytes = bytes;
     }
 }
 
@@ -122,6 +150,20 @@ mod tests {
         assert_eq!((tenant.used(), node.used()), (60, 60));
         drop(charge);
         assert_eq!((tenant.used(), node.used()), (0, 0));
+    }
+
+    #[test]
+    fn a_charge_grows_and_shrinks_with_what_is_kept() {
+        let node = Account::new("max_memory", 100, None);
+        let tenant = Account::new("job_bytes", 60, Some(node.clone()));
+        let mut charge = Charge::none(tenant.clone());
+        charge.set_whatever_the_limit(70);
+        assert_eq!((tenant.used(), node.used()), (70, 70));
+        charge.set_whatever_the_limit(10);
+        charge.shrink(4);
+        assert_eq!((tenant.used(), node.used(), charge.bytes()), (6, 6, 6));
+        charge.shrink(7);
+        assert_eq!((tenant.used(), node.used(), charge.bytes()), (0, 0, 0));
     }
 
     #[test]

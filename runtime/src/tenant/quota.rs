@@ -85,6 +85,8 @@ quota! {
     workers: u32 = 256,
     /// Memory of all workers, in bytes.
     worker_memory: u64 = 16 * GIB,
+    /// Memory of what is known of jobs, finished ones too, with their histories and events, in bytes.
+    job_bytes: u64 = 64 * MIB,
     /// Seconds of devices that training may use, in all.
     device_seconds: u64 = 1_000_000_000,
     /// Requests per second over the API, with bursts of one second's worth.

@@ -17,6 +17,7 @@ use crate::dataset::shard::Plan;
 use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::Place;
 use crate::sandbox::InvokeError;
+use crate::sandbox::trainer::MAX_METRICS;
 
 /// Losses that wait on the device until they are read together.
 const UNREAD: usize = 32;
@@ -101,6 +102,8 @@ pub enum TrainError {
     Samples { step: u64, said: u32, given: usize },
     #[error("a metric is called twice: `{0}`")]
     MetricTwice(String),
+    #[error("an evaluation has more than {MAX_METRICS} metrics in all (`max_metrics`)")]
+    TooManyMetrics,
     #[error("inference of {samples} samples gave {shape:?}: it must be a row of numbers for each")]
     Rows { samples: usize, shape: Shape },
     #[error("stopped")]
@@ -292,10 +295,7 @@ pub async fn evaluate(
     for batch in open(worker, data, Part::Test, schedule, 0)? {
         let batch: Batch = batch?;
         let count = batch.count;
-        for (name, value) in measure(worker, place, Some(batch)).await? {
-            let sum = sum_of(&name, value, count as u64);
-            *sums.entry(name).or_default() += sum;
-        }
+        add_measured(&mut sums, measure(worker, place, Some(batch)).await?, count as u64)?;
         samples += count;
     }
     Ok(sums.into_iter().map(|(name, sum)| (name, sum / samples as f64)).collect())
@@ -306,11 +306,21 @@ pub async fn evaluate(
 /// An accuracy counts samples, and its mean is that count divided by theirs, rounded to an `f32`. The count is the whole
 /// number that such a division can have come from; sums of counts are exact, so 8966 of 10000 are 0.8966 however they were
 /// batched and whoever measured them. What is further from a whole number than rounding can be is taken as it is.
-pub fn sum_of(metric: &str, mean: f64, samples: u64) -> f64 {
+fn sum_of(metric: &str, mean: f64, samples: u64) -> f64 {
     let sum = mean * samples as f64;
     let count = sum.round();
     let rounding = count.abs() * 2.0 * f64::from(f32::EPSILON);
     if metric == "accuracy" && (sum - count).abs() <= rounding { count } else { sum }
+}
+
+/// Adds what was measured on a batch of so many samples to sums over all samples.
+pub fn add_measured(sums: &mut Metrics, measured: Metrics, samples: u64) -> Result<(), TrainError> {
+    for (name, mean) in measured {
+        let sum = sum_of(&name, mean, samples);
+        *sums.entry(name).or_default() += sum;
+    }
+    // One call is held to the limit by the sandbox; another batch may come with other names.
+    if sums.len() > MAX_METRICS { Err(TrainError::TooManyMetrics) } else { Ok(()) }
 }
 
 /// How good it is on one batch.

@@ -103,6 +103,10 @@ harms! {
     a_weight_given_back_as_loss: "declared-loss" in "step" => "loss", "one number", "[2]";
     samples_that_nobody_gave: "samples" in "step" => "saw 17 samples", "given 16";
     a_metric_measured_twice: "metric-twice" in "evaluate" => "`loss`", "twice";
+    a_metric_with_a_name_of_a_mebibyte: "metric-name" in "evaluate" => "1 to 64 bytes", "`max_metric_name`", "1048576";
+    a_metric_with_a_line_break_in_its_name: "metric-control" in "evaluate" => "no control characters", r"a\nb";
+    too_many_metrics: "metrics" in "evaluate" => "65 metrics", "`max_metrics`";
+    other_metrics_for_each_batch: "new-metrics" in "evaluate" => "more than 64 metrics", "`max_metrics`";
     a_metric_of_several_numbers: "vector-metric" in "evaluate" => "`outputs`", "one number", "[16, 2]";
     a_sample_left_out: "rows" in "infer" => "16 samples", "[15, 2]";
     rows_of_nothing: "empty-rows" in "infer" => "16 samples", "[16, 0]";

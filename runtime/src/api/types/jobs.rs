@@ -83,7 +83,7 @@ pub struct JobDetail {
     pub losses: u64,
     /// How often it was started: once, and once after each stop or crash.
     pub starts: u64,
-    /// Epoch by epoch.
+    /// Epoch by epoch, the latest 1,000 of them; all are at `/v1/jobs/{name}/history`.
     pub history: Vec<EpochRecord>,
 }
 

@@ -30,6 +30,10 @@
 //! |            | `slow-leak`      | keeps a few thousand tensors of each step                              |
 //! | `evaluate` | `metric-twice`   | measures the same twice                                                |
 //! |            | `vector-metric`  | measures several numbers as one                                        |
+//! |            | `metric-name`    | gives a metric a name of a mebibyte                                    |
+//! |            | `metric-control` | gives a metric a name with a line break                                |
+//! |            | `metrics`        | measures 65 things                                                     |
+//! |            | `new-metrics`    | measures other things in each call                                     |
 //! | `infer`    | `rows`           | leaves a sample out                                                    |
 //! |            | `empty-rows`     | gives rows of nothing                                                  |
 
@@ -144,6 +148,13 @@ impl Trainer for Hostile {
         let loss = self.loss(&output, &data::labels()?)?;
         Ok(match self.harm.as_str() {
             "metric-twice" => vec![Metric::loss(loss.clone()), Metric::loss(loss)],
+            "metric-name" => vec![Metric::new("m".repeat(1 << 20), loss)],
+            "metric-control" => vec![Metric::new("a\nb", loss)],
+            "metrics" => (0..65).map(|number| Metric::new(format!("m{number}"), loss.clone())).collect(),
+            "new-metrics" => {
+                let call: f32 = data::features()?.sum()?.item()?;
+                (0..60).map(|number| Metric::new(format!("m{number}-{call}"), loss.clone())).collect()
+            }
             "vector-metric" => vec![Metric::new("outputs", output)],
             _ => vec![Metric::loss(loss)],
         })

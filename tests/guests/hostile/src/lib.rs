@@ -16,6 +16,8 @@
 //! | `spin:N`        | does N rounds of arithmetic, answers a number that depends on each                  |
 //! | `state`         | counts up in a static, answers the count: 1 unless an instance was used twice       |
 //! | `error:KIND`    | fails with that case of the contract's `error`                                      |
+//! | `complain:N`    | fails with a text of N bytes                                                        |
+//! | `type:N`        | answers with a content type of N bytes                                              |
 //! | `stop`          | works until it is told to stop, then fails with `cancelled`                         |
 //! | `seed`          | answers the seed and four random numbers, one per line                              |
 //! | `facts`         | answers invocation id, function name, version, seed and whether to stop, line by line |
@@ -49,6 +51,8 @@ fn hostile(request: Request) -> Result<Response> {
         "spin" => answer(spin(number()?)),
         "state" => answer(CALLS.fetch_add(1, Ordering::Relaxed) + 1),
         "error" => Err(error(argument)),
+        "complain" => Err(Error::bad_input("x".repeat(number()? as usize))),
+        "type" => Ok(Response::new("x".repeat(number()? as usize), "typed")),
         "stop" => until_stopped(),
         "seed" => seed(),
         "facts" => facts(),

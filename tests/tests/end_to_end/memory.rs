@@ -1,0 +1,118 @@
+//! Whatever a tenant has the node keep is counted, and has a limit with a name.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+use weft::job::State;
+use weft_tests::components::{self, component};
+use weft_tests::held::Held;
+use weft_tests::node::{Node, Options, eventually};
+
+use super::hostile::ProcessHeld;
+use super::jobs::{lenet, prepare};
+
+/// Longer than any of this takes on a busy machine.
+const LONG: Duration = Duration::from_secs(120);
+
+#[test]
+fn an_error_text_of_megabytes_is_cut() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    let answer = tenant.invoke("hostile", b"complain:10000000")?;
+    ensure!(answer.status == 422 && answer.body.len() < 8 << 10, "{} bytes", answer.body.len());
+    let detail = answer.problem()?.detail;
+    ensure!(detail.starts_with("xxx") && detail.ends_with("more bytes)"), "{detail}");
+    Ok(())
+}
+
+#[test]
+fn a_content_type_of_megabytes_is_not_sent() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    for (bytes, expected) in [("5000000", "application/octet-stream"), ("5", "xxxxx")] {
+        let answer = tenant.invoke("hostile", format!("type:{bytes}").as_bytes())?;
+        ensure!(answer.status == 200 && answer.text() == "typed", "{answer:?}");
+        ensure!(answer.header("content-type") == Some(expected), "{answer:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_history_that_outgrows_its_limit_fails_the_job_and_names_the_limit() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({ "job_bytes": 64 << 10 }))?;
+    prepare(&tenant)?;
+    let endless = lenet(json!({ "name": "endless", "epochs": 100_000, "batch": 512 }));
+    tenant.must_submit(&endless)?;
+    let ended = tenant.job_until("endless", LONG, |detail| detail.job.state.is_over())?;
+    ensure!(ended.job.state == State::Failed && ended.job.reason.contains("`job_bytes`"), "{:?}", ended.job);
+    ensure!(ended.job.epoch > 5, "{:?}", ended.job);
+    let refused = tenant.submit(&lenet(json!({ "name": "another" })))?;
+    ensure!(refused.problem_kind()? == ("quota-exceeded".to_owned(), Some("job_bytes".to_owned())), "{refused:?}");
+    // The node counts it too, also after it was started again, until the job is gone.
+    let node = node.kill_and_restart()?;
+    ensure!(node.view()?.job_bytes > 32 << 10, "{:?}", node.view()?);
+    let tenant = weft_tests::http::Client::new(node.url(), tenant.key());
+    let deleted = tenant.send("DELETE", "/v1/jobs/endless", &[], b"")?;
+    ensure!(deleted.status == 204, "{deleted:?}");
+    eventually(LONG, || Ok(node.view()?.job_bytes == 0))?;
+    tenant.must_train(&lenet(json!({ "name": "short", "epochs": 2 })), LONG)?;
+    Ok(())
+}
+
+/// Devices, instances and all else share one account: what a job's workers have is nobody else's.
+#[test]
+fn leases_instances_and_code_come_from_one_account() -> Result<()> {
+    let node = Options::default().set("devices", "cpu").set("max_memory", "1GiB").start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    prepare(&tenant)?;
+    let loaded = node.view()?;
+    ensure!(loaded.loaded_bytes > 0 && loaded.memory >= loaded.loaded_bytes, "{loaded:?}");
+    // A job cannot have more than the account, whatever the machine has.
+    let vast = tenant.submit(&lenet(json!({ "name": "vast", "memory": 2_u64 << 30 })))?;
+    ensure!(vast.status == 422 && vast.text().contains("memory"), "{vast:?}");
+    tenant.must_submit(&lenet(json!({ "name": "large", "memory": 512 << 20, "epochs": 100_000 })))?;
+    tenant.job_until("large", LONG, |detail| detail.job.epoch > 0)?;
+    ensure!(node.view()?.memory > 448 << 20, "{:?}", node.view()?);
+    // What is left is not enough for another: it waits, and does not fail.
+    tenant.must_submit(&lenet(json!({ "name": "next", "memory": 512 << 20, "epochs": 1 })))?;
+    std::thread::sleep(Duration::from_millis(300));
+    ensure!(tenant.job("next")?.job.state == State::Queued, "{:?}", tenant.job("next")?.job);
+    tenant.order("large", "stop")?;
+    tenant.must_finish("next", LONG)?;
+    node.idle(LONG)
+}
+
+/// The most that may be left of a burst, for allocators and caches.
+const SLACK: u64 = 64 << 20;
+
+fn burst(node: &Node) -> Result<()> {
+    let tenant = node.tenant("burst", json!({ "instances": 64 }))?;
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    // Answers of 8 MB that nobody reads, of many sizes so that they leave holes.
+    for size in (0..4).map(|step| 8_000_000 - step * 1_500_000) {
+        let held = Held::invoke_all(&tenant, "hostile", &format!("huge:{size}"), 40)?;
+        eventually(LONG, || Ok(node.view()?.instances == 0))?;
+        drop(held);
+    }
+    let deleted = node.operator()?.send("DELETE", "/v1/tenants/burst", &[], b"")?;
+    ensure!(deleted.status == 204, "{deleted:?}");
+    Ok(())
+}
+
+#[test]
+fn memory_of_a_burst_goes_back_to_the_system() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("echo", &component("functions/echo")?)?;
+    tenant.must_invoke("echo", "hello")?;
+    let before = ProcessHeld::now(&node)?;
+    for _ in 0..2 {
+        burst(&node)?;
+    }
+    let after = ProcessHeld::back_to(before, SLACK, &node).context("resident memory stays")?;
+    after.is_no_more_than(before, SLACK)
+}
