@@ -150,7 +150,9 @@ impl Turns {
                 let age = now.saturating_duration_since(call);
                 match standing {
                     Standing::Kept(since) if now.saturating_duration_since(since) >= IDLE => inner.state.expires(turn),
-                    Standing::Held if age >= ASIDE && flags.is_some_and(|flags| flags.aside.load(Relaxed)) => {
+                    Standing::Held | Standing::Relieved
+                        if age >= ASIDE && flags.is_some_and(|flags| flags.aside.load(Relaxed)) =>
+                    {
                         if inner.state.goes_aside(turn)
                             && let Some(flags) = flags
                         {

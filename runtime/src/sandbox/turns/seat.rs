@@ -128,6 +128,10 @@ impl Seat {
         let used = self.count();
         let yields = self.yielding.swap(false, Relaxed);
         let turn = self.turn.locked().take();
+        if turn.is_none() && yields {
+            // It was cancelled before it had a turn again, and asks for one when it is polled next.
+            waker.wake_by_ref();
+        }
         self.turns.change(|inner| {
             if let Some(turn) = turn {
                 inner.flags.remove(&turn);
@@ -138,7 +142,6 @@ impl Seat {
                     inner.state.ends(turn, used, Instant::now());
                     None
                 }
-                // It was cancelled before it had a turn again.
                 None => None,
             };
             if let Some(ticket) = ticket {

@@ -188,8 +188,14 @@ impl State {
         }
     }
 
-    /// The turn's guest is inside a kernel: somebody who waits has the turn now. Says whether somebody did.
+    /// The turn's guest is inside a kernel: somebody who waits has the turn now. Says whether somebody has. One that was
+    /// relieved before has given its turn away already; whoever cannot be interrupted next needs its reserve.
     pub fn goes_aside(&mut self, turn: TurnId) -> bool {
+        if let Some(relieved) = self.turns.get_mut(&turn).filter(|turn| turn.standing == Standing::Relieved) {
+            relieved.standing = Standing::Left;
+            self.reserves += 1;
+            return true;
+        }
         self.gives_away(turn, Standing::Left)
     }
 

@@ -243,3 +243,16 @@ fn a_guest_inside_a_kernel_leaves_its_turn_to_as_many_as_wait_for_it() {
     let computing = world.guests.iter().filter(|guest| matches!(guest, Guest::Computes(_))).count();
     assert_eq!((computing, world.count(|standing| *standing == Standing::Left), world.state.reserves), (4, 3, 1));
 }
+
+#[test]
+fn a_relieved_guest_that_enters_a_kernel_gives_its_reserve_back() {
+    let shares = (0..2).map(|index| Share::new(&format!("tenant {index}"), weight(), Keeps::Never)).collect();
+    let mut world = World::new(1, shares);
+    for (guest, event) in [(0, Event::Begin), (1, Event::Begin), (0, Event::Overdue)] {
+        assert!(world.happens(guest, event));
+    }
+    assert_eq!(world.state.reserves, 0);
+    assert!(world.happens(0, Event::Aside));
+    world.check();
+    assert_eq!((world.state.reserves, world.count(|standing| *standing == Standing::Left)), (1, 1));
+}
