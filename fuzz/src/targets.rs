@@ -9,12 +9,18 @@ use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
+use weft::catalog::spec::DataSetSpec;
+use weft::dataset::Manifest;
+use weft::dataset::manifest::{BlockRef, Split};
 use weft::dataset::read::{self, Format, Options, Source};
-use weft::dataset::rows::Rows;
+use weft::dataset::rows::{Element, Features, Labels, Rows};
 use weft::job::JobSpec;
+use weft::job::checkpoint::{Progress, Training};
+use weft::job::learning::Learning;
+use weft::job::model::{Private, Shared};
 use weft::model::{Dtype, Meta, Model, TensorInfo, export_npz};
 use weft::params::embedded::frame::Record;
-use weft::params::{Entry, Key, Moment, Space, Value};
+use weft::params::{Entry, Form, Key, Moment, Space, Value};
 use weft_gpu::device::cpu::Cpu;
 use weft_gpu::op::Stream;
 use weft_gpu::{Codec, Context, Crew, DType, Encoded, Feedback, Limits, codec};
@@ -64,6 +70,11 @@ pub fn all() -> Vec<Target> {
     let others = [
         Target { name: "component", run: component, seeds: components, longest: 64 << 10, memory: 1 << 30 },
         Target { name: "job-spec", run: job_spec, seeds: job_specs, longest: 4 << 10, memory: LITTLE },
+        Target { name: "data-set-spec", run: data_set_spec, seeds: data_set_specs, longest: 4 << 10, memory: LITTLE },
+        Target { name: "manifest", run: manifest, seeds: manifests, longest: 4 << 10, memory: LITTLE },
+        Target { name: "block", run: block, seeds: || Ok(vec![vec![0; 60]]), longest: 4 << 10, memory: LITTLE },
+        Target { name: "checkpoint", run: checkpoint, seeds: checkpoints, longest: 8 << 10, memory: LITTLE },
+        Target { name: "params-form", run: form, seeds: forms, longest: 1 << 10, memory: LITTLE },
         Target { name: "params-record", run: record, seeds: records, longest: 4 << 10, memory: LITTLE },
         Target { name: "codec-frame", run: frame, seeds: frames, longest: 4 << 10, memory: LITTLE },
         Target { name: "model", run: read_model, seeds: || Ok(vec![model()?]), longest: 4 << 10, memory: LITTLE },
@@ -113,6 +124,59 @@ fn npz() -> Result<Vec<u8>> {
     Ok(bytes.into_inner())
 }
 
+fn data_set_spec(bytes: &[u8]) {
+    // Whether its words make sense is asked by whoever reads the files; here they only must not do harm.
+    let _ = serde_json::from_slice::<DataSetSpec>(bytes);
+}
+
+fn data_set_specs() -> Result<Vec<Vec<u8>>> {
+    let specs = [
+        r#"{"shipped":"digits"}"#,
+        r#"{"train":[{"upload":"sha256:00"}],"format":"csv","label":"y","header":true,"split":0.8,"seed":3,"shape":[1,8,8],
+            "resize":[4,4],"transform":"minmax:0,1","class_names":["a","b"]}"#,
+    ];
+    Ok(specs.map(|spec| spec.as_bytes().to_vec()).to_vec())
+}
+
+fn manifest(bytes: &[u8]) {
+    let Ok(manifest) = Manifest::parse(bytes) else { return };
+    let again = Manifest::parse(&manifest.to_bytes());
+    assert!(again.is_ok_and(|again| again == manifest), "it comes out as another one");
+}
+
+fn manifests() -> Result<Vec<Vec<u8>>> {
+    let digest = weft::digest::Digest::of(b"weft");
+    let dense = Features::Dense { element: Element::F32, shape: vec![2, 3] };
+    let blocks = vec![BlockRef { digest, count: 2, bytes: 56 }];
+    let split = Split { count: 2, blocks, classes: vec![1, 1] };
+    let manifest = Manifest {
+        format: weft::dataset::manifest::FORMAT,
+        features: dense,
+        labels: Some(Labels::Class),
+        class_names: vec!["cat".to_owned(), "dog".to_owned()],
+        transform: Default::default(),
+        statistics: Default::default(),
+        train: split.clone(),
+        test: split,
+        synthetic: None,
+    };
+    Ok(vec![manifest.to_bytes()])
+}
+
+/// The bytes as blocks of every kind. The first one says how many samples there are.
+fn block(bytes: &[u8]) {
+    let Some((&count, rest)) = bytes.split_first() else { return };
+    let block = BlockRef { digest: weft::digest::Digest::of(rest), count: u32::from(count), bytes: rest.len() as u64 };
+    for features in [Features::Dense { element: Element::F32, shape: vec![2] }, Features::Sparse { columns: 100 }] {
+        for labels in [None, Some(Labels::Class), Some(Labels::Values { width: 2 })] {
+            if let Ok(rows) = weft::dataset::block::decode(rest, &block, &features, labels) {
+                let again = weft::dataset::block::encode(&rows, &features, labels);
+                assert!(again.is_ok_and(|again| again == rest), "it comes out as another block");
+            }
+        }
+    }
+}
+
 // Models.
 
 fn model() -> Result<Vec<u8>> {
@@ -134,6 +198,31 @@ fn read_model(bytes: &[u8]) {
     }
     // As above: a damaged model may be refused.
     let _ = export_npz(&mut model, std::io::sink());
+}
+
+fn checkpoint(bytes: &[u8]) {
+    let Ok(training) = Training::from_file(Cursor::new(bytes)) else { return };
+    assert!(training.to_file().is_ok(), "it was read, and cannot be written");
+}
+
+fn checkpoints() -> Result<Vec<Vec<u8>>> {
+    let shared = || Arc::new(Shared { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None });
+    let private = Private { moments: vec![0.25; 2], steps: 9, locals: vec![4.0], residual: vec![0.5; 2] };
+    let training = Training {
+        model: shared(),
+        optimizer: private.clone(),
+        privates: vec![Arc::new(private)],
+        best: Some(shared()),
+        progress: Progress {
+            epoch: 2,
+            done: 3,
+            step: 11,
+            learning: Learning::new(&JobSpec::new("f", None)),
+            sums: Default::default(),
+            best: Default::default(),
+        },
+    };
+    Ok(vec![training.to_file()?])
 }
 
 // What is deployed and asked for.
@@ -174,6 +263,17 @@ fn job_specs() -> Result<Vec<Vec<u8>>> {
 }
 
 // The parameter store.
+
+fn form(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Ok(form) = text.parse::<Form>() {
+        assert!(form.to_string().parse::<Form>().is_ok_and(|again| again == form), "it comes out as another one");
+    }
+}
+
+fn forms() -> Result<Vec<Vec<u8>>> {
+    Ok(["f32 [2, 3]", "counter", "bytes", "u8 []"].map(|form| form.as_bytes().to_vec()).to_vec())
+}
 
 /// Bytes before a record: the lengths of its two parts, and a checksum of all of it.
 const RECORD_PREFIX: usize = 16;
