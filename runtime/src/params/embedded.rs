@@ -12,10 +12,10 @@ use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, RwLock, Weak};
 
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use super::{
     Change, Changed, Entry, Expect, Fence, Form, Head, Key, MAX_CLAIMS, Moment, ParamError, ParamStore, Space, Value,
@@ -45,7 +45,11 @@ pub struct Embedded {
     clock: AtomicU64,
     /// Whether something changed since the last snapshot began.
     changed: AtomicBool,
+    /// Held by whoever saves, until the snapshot is in its place.
+    saving: Arc<Mutex<()>>,
     disk: Option<Arc<Disk>>,
+    /// The store itself, for work that goes on when whoever asked for it has gone away.
+    this: Weak<Self>,
 }
 
 /// A space.
@@ -77,7 +81,7 @@ struct Stored {
 impl Embedded {
     /// A store that keeps nothing.
     pub fn in_memory() -> Arc<Self> {
-        Arc::new(Self::new())
+        Self::new().shared()
     }
 
     /// A store that finds what it had when it was last opened in this folder. `account` says who pays for a tenant; what
@@ -94,7 +98,7 @@ impl Embedded {
         store.clock.store(found.clock, Relaxed);
         // One snapshot is to take the place of the journals, and of what was dropped.
         store.changed.store(found.journals, Relaxed);
-        Ok(Arc::new(Self { disk: Some(Arc::new(disk)), ..store }))
+        Ok(Self { disk: Some(Arc::new(disk)), ..store }.shared())
     }
 
     fn new() -> Self {
@@ -104,15 +108,44 @@ impl Embedded {
             ended: RwLock::default(),
             clock: AtomicU64::new(0),
             changed: AtomicBool::new(false),
+            saving: Arc::default(),
             disk: None,
+            this: Weak::new(),
         }
     }
 
-    async fn snapshot(&self, disk: &Arc<Disk>) -> Result<(), disk::DiskError> {
+    fn shared(self) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { this: this.clone(), ..self })
+    }
+
+    /// Replaces the snapshot, if something has changed since the last one. One at a time: two would write to the same file,
+    /// and the older one must not take the place of the newer one, which has deleted the journals before it. Whoever finds
+    /// nothing to save has waited for the snapshot that was being written.
+    async fn save_changes(&self) -> Result<(), disk::DiskError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let saving = Arc::new(self.saving.clone().lock_owned().await);
+        if !self.changed.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let written = self.snapshot(disk, saving.clone()).await;
+        if written.is_err() {
+            // Before anybody else may save: they would find nothing to do.
+            self.changed.store(true, Relaxed);
+        }
+        drop(saving);
+        written
+    }
+
+    /// Nobody else saves before the thread that writes is done, whatever becomes of whoever waits for it.
+    async fn snapshot(&self, disk: &Arc<Disk>, saving: Arc<OwnedMutexGuard<()>>) -> Result<(), disk::DiskError> {
         // What is journaled from here on is in the next journal; what came before is seen below.
         let next = disk.next_journal().await?;
         let (disk, records, clock) = (disk.clone(), self.records(), self.clock.load(Relaxed));
-        let written = tokio::task::spawn_blocking(move || disk.write_snapshot(next, clock, &records)).await;
+        let write = move || {
+            let _saving = saving;
+            disk.write_snapshot(next, clock, &records)
+        };
+        let written = tokio::task::spawn_blocking(write).await;
         written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
     }
 
@@ -478,11 +511,11 @@ impl ParamStore for Embedded {
     }
 
     async fn save(&self) -> Result<(), ParamError> {
-        let Some(disk) = self.disk.as_ref().filter(|_| self.changed.swap(false, Relaxed)) else { return Ok(()) };
-        self.snapshot(disk).await.map_err(|error| {
-            self.changed.store(true, Relaxed);
-            ParamError::Unavailable(error.to_string())
-        })
+        let Some(store) = self.this.upgrade() else { return Ok(()) };
+        // A task of its own: a request that is given up does not leave a snapshot half-way.
+        let saved = tokio::spawn(async move { store.save_changes().await }).await;
+        let saved = saved.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())));
+        saved.map_err(|error| ParamError::Unavailable(error.to_string()))
     }
 
     async fn save_is_due(&self) {

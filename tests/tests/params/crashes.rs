@@ -20,7 +20,7 @@ fn kills() -> u64 {
     10 * std::env::var("WEFT_SOAK").ok().and_then(|times| times.parse::<u64>().ok()).unwrap_or(1)
 }
 
-fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
+pub fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
     let account = account(LIMIT);
     let store = Embedded::open(folder, |_| Some(account.clone()))?;
     let space = Space::of_job("tenant".parse()?, "job".parse()?);
@@ -28,12 +28,12 @@ fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
 }
 
 /// Recognizable, of any length.
-fn content(number: u64) -> Vec<u8> {
+pub fn content(number: u64) -> Vec<u8> {
     let length = 8 + (number % 7) as usize * 100_000;
     number.to_le_bytes().into_iter().cycle().take(length).collect()
 }
 
-fn number_of(entry: &Entry) -> Result<u64> {
+pub fn number_of(entry: &Entry) -> Result<u64> {
     let bytes = entry.value.data.first_chunk::<8>().context("too short")?;
     let number = u64::from_le_bytes(*bytes);
     ensure!(entry.value.data == content(number), "a part of `{number}`");
@@ -210,11 +210,11 @@ fn values_are_counted_after_a_restart_too() -> Result<()> {
     })
 }
 
-fn durable() -> Keeping {
+pub fn durable() -> Keeping {
     Keeping { durable: true, ..Keeping::default() }
 }
 
-fn journals(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>> {
+pub fn journals(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();

@@ -1,0 +1,80 @@
+//! Snapshots of the embedded store: one at a time, whole, and with all that they are to hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use weft::params::bucket::Keeping;
+use weft::params::{ParamStore, Value};
+
+use super::backends::{key, run};
+use super::crashes::{content, durable, number_of, open};
+
+fn is_in_the_snapshot(folder: &std::path::Path, content: &[u8]) -> Result<bool> {
+    let snapshot = std::fs::read(folder.join("snapshot"))?;
+    Ok(snapshot.windows(content.len()).any(|bytes| bytes == content))
+}
+
+#[test]
+fn saves_at_once_lose_nothing() -> Result<()> {
+    const VALUES: u64 = 200;
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        let done = Arc::new(AtomicBool::new(false));
+        let savers: Vec<_> = (0..2)
+            .map(|_| {
+                let (store, done) = (store.clone(), done.clone());
+                tokio::spawn(async move {
+                    while !done.load(Ordering::Relaxed) {
+                        store.save().await?;
+                    }
+                    anyhow::Ok(())
+                })
+            })
+            .collect();
+        for number in 1..=VALUES {
+            bucket.set(key(&format!("value/{number}")), Value::bytes(content(number)), durable()).await?;
+        }
+        done.store(true, Ordering::Relaxed);
+        for saver in savers {
+            saver.await??;
+        }
+        drop((store, bucket));
+        let (_store, bucket) = open(folder.path())?;
+        for number in 1..=VALUES {
+            let found = bucket.get(&key(&format!("value/{number}"))).await?;
+            ensure!(number_of(&found.with_context(|| format!("{number} is lost"))?)? == number);
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_save_that_nobody_waits_for_is_done_all_the_same() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        tokio::time::timeout(Duration::ZERO, store.save()).await.ok();
+        store.save().await?;
+        ensure!(is_in_the_snapshot(folder.path(), &content(3))?);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_save_waits_for_the_one_that_is_under_way() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        let mut first = store.save();
+        tokio::time::timeout(Duration::ZERO, &mut first).await.ok();
+        store.save().await?;
+        ensure!(is_in_the_snapshot(folder.path(), &content(3))?, "the other one is not done");
+        first.await?;
+        Ok(())
+    })
+}
