@@ -78,3 +78,29 @@ fn a_save_waits_for_the_one_that_is_under_way() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_snapshot_that_cannot_be_written_leaves_nothing_beside() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        // Nothing can be put in the place of a folder.
+        std::fs::create_dir(folder.path().join("snapshot"))?;
+        ensure!(store.save().await.is_err());
+        ensure!(!folder.path().join("snapshot.new").exists());
+        std::fs::remove_dir(folder.path().join("snapshot"))?;
+        store.save().await?;
+        ensure!(is_in_the_snapshot(folder.path(), &content(3))?, "it is tried again");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_a_crash_left_beside_the_snapshot_goes_at_the_next_start() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("snapshot.new"), b"half a snap")?;
+    run(async { open(folder.path()).map(drop) })?;
+    ensure!(!folder.path().join("snapshot.new").exists());
+    Ok(())
+}

@@ -33,6 +33,9 @@ const VERSIONS_PER_SECOND: u64 = 1 << 20;
 
 const SNAPSHOT: &str = "snapshot";
 
+/// A snapshot that is being written.
+const UNFINISHED: &str = "snapshot.new";
+
 /// What stands in the way of reading or writing it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DiskError {
@@ -83,6 +86,8 @@ impl Disk {
     /// Reads what is there, and begins a new journal.
     pub fn open(folder: &Path) -> Result<(Self, Found), DiskError> {
         fs::create_dir_all(folder).map_err(|error| DiskError::io("create", folder, error))?;
+        // A crash may have left one, as large as the disk was.
+        fs::remove_file(folder.join(UNFINISHED)).ok();
         let Snapshot { journal: first, mut records, mut clock } = read_snapshot(&snapshot_path(folder))?;
         let mut numbers = journals(folder)?;
         numbers.sort_unstable();
@@ -119,7 +124,7 @@ impl Disk {
     /// Replaces the snapshot by these records, which hold all that is in journals before `journal`. No version after
     /// `clock` is in them.
     pub fn write_snapshot(&self, journal: u64, clock: u64, records: &[Record]) -> Result<(), DiskError> {
-        let (place, beside) = (snapshot_path(&self.folder), self.folder.join("snapshot.new"));
+        let (place, beside) = (snapshot_path(&self.folder), self.folder.join(UNFINISHED));
         let write = || -> io::Result<()> {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(&beside)?);
             let count = records.len() as u64;
@@ -132,7 +137,11 @@ impl Disk {
             file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
             fs::rename(&beside, &place)
         };
-        write().map_err(|error| DiskError::io("write", &beside, error))?;
+        write().map_err(|error| {
+            // Whoever waits for room on a full disk would wait for ever if a part of a snapshot took it.
+            fs::remove_file(&beside).ok();
+            DiskError::io("write", &beside, error)
+        })?;
         sync_folder(&self.folder)?;
         for old in journals(&self.folder)?.into_iter().filter(|&number| number < journal) {
             let path = journal::path_of(&self.folder, old);
