@@ -92,12 +92,13 @@ impl Embedded {
     ) -> Result<Arc<Self>, disk::DiskError> {
         let (disk, found) = Disk::open(folder)?;
         let store = Self::new();
+        let mut dropped = false;
         for record in found.records {
-            store.replay(record, &account);
+            dropped |= !store.replay(record, &account);
         }
         store.clock.store(found.clock, Relaxed);
         // One snapshot is to take the place of the journals, and of what was dropped.
-        store.changed.store(found.journals, Relaxed);
+        store.changed.store(found.journals || dropped, Relaxed);
         Ok(Self { disk: Some(Arc::new(disk)), ..store }.shared())
     }
 
@@ -198,16 +199,16 @@ impl Embedded {
         Ok(shard.entry(space.clone()).or_insert_with(fresh).clone())
     }
 
-    /// Applied unless something newer is there: journal and snapshot may both know it.
-    fn replay(&self, record: Record, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) {
+    /// Applied unless something newer is there: journal and snapshot may both know it. `false` if its tenant is gone.
+    fn replay(&self, record: Record, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) -> bool {
         let space = match &record {
             Record::Put { space, .. }
             | Record::Delete { space, .. }
             | Record::Claim { space, .. }
             | Record::Clear { space, .. } => space,
-            Record::Clock { .. } | Record::Begin { .. } => return,
+            Record::Clock { .. } | Record::Begin { .. } => return true,
         };
-        let (Some(account), Ok(slot)) = (account(&space.tenant), self.slot(space)) else { return };
+        let (Some(account), Ok(slot)) = (account(&space.tenant), self.slot(space)) else { return false };
         let mut state = slot.state.writing();
         match record {
             Record::Claim { claim, epoch, .. } => {
@@ -234,6 +235,7 @@ impl Embedded {
             }
             Record::Clock { .. } | Record::Begin { .. } => {}
         }
+        true
     }
 
     fn next_version(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use weft::params::bucket::Keeping;
+use weft::params::embedded::Embedded;
 use weft::params::{ParamStore, Value};
 
 use super::backends::{key, run};
@@ -103,4 +104,19 @@ fn what_a_crash_left_beside_the_snapshot_goes_at_the_next_start() -> Result<()> 
     run(async { open(folder.path()).map(drop) })?;
     ensure!(!folder.path().join("snapshot.new").exists());
     Ok(())
+}
+
+#[test]
+fn what_a_deleted_tenant_had_leaves_the_snapshot_although_nobody_writes() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        store.save().await?;
+        drop((store, bucket));
+        let store = Embedded::open(folder.path(), |_| None)?;
+        store.save().await?;
+        ensure!(!is_in_the_snapshot(folder.path(), &content(3))?);
+        Ok(())
+    })
 }
