@@ -353,3 +353,39 @@ fn journals_that_hold_nothing_new_go() -> Result<()> {
         Ok(())
     })
 }
+
+/// Nothing that was acknowledged is dropped, wherever the damage is: also where the journal's own mark is not known.
+#[test]
+fn damage_at_the_start_of_a_journal_is_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        store.save().await?;
+        bucket.set(key("slot/1"), Value::bytes(content(1)), durable()).await?;
+        Ok(())
+    })?;
+    let path = journals(folder.path())?.pop().context("no journal")?;
+    let good = std::fs::read(&path)?;
+    let mark = good.windows(5).position(|bytes| bytes == b"Begin").context("no mark")?;
+    for at in [0, 4, 12, mark, mark + 20] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, &bad)?;
+        let error = open(folder.path()).err().with_context(|| format!("taken for good, byte {at}"))?.to_string();
+        ensure!(error.contains("journal") && error.contains("damaged at byte 0"), "{error}");
+        ensure!(std::fs::read(&path)? == bad, "it is left alone");
+    }
+    // What was being written when the node died is no damage.
+    for length in [1, 15, mark, mark + 20] {
+        std::fs::write(&path, &good[..length])?;
+        run(async {
+            let (_store, bucket) = open(folder.path())?;
+            ensure!(bucket.get(&key("slot/1")).await?.is_none(), "{length} bytes");
+            Ok(())
+        })?;
+        for newer in journals(folder.path())?.into_iter().filter(|journal| *journal > path) {
+            std::fs::remove_file(newer)?;
+        }
+    }
+    Ok(())
+}

@@ -94,13 +94,12 @@ impl Disk {
         let next = numbers.last().map_or(first, |last| last + 1).max(first);
         let mut found = false;
         for number in numbers {
-            let path = journal::path_of(folder, number);
-            let length = fs::metadata(&path).map_err(|error| DiskError::io("read", &path, error))?.len();
-            if number < first || length == 0 {
-                fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?;
-            } else {
-                read_journal(&path, &mut records)?;
-                found = true;
+            let (path, before) = (journal::path_of(folder, number), records.len());
+            let is_whole = number < first || read_journal(&path, &mut records)?;
+            // One that is not whole stays until there is a snapshot, for whoever wants to look at it.
+            match is_whole && records.len() == before {
+                true => fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?,
+                false => found = true,
             }
         }
         clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(RESTART_SKIPS);
@@ -186,7 +185,8 @@ fn read_snapshot(path: &Path) -> Result<Snapshot, DiskError> {
     Ok(Snapshot { journal, records, clock })
 }
 
-fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<(), DiskError> {
+/// Says whether there is nothing after the last record that is whole.
+fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<bool, DiskError> {
     let failure = |error| DiskError::io("read", path, error);
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failure)?);
     // As it stands in the file. Journals of earlier versions have none.
@@ -203,11 +203,15 @@ fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<(), DiskError>
                 let mut rest = Vec::new();
                 file.seek(io::SeekFrom::Start(at)).map_err(failure)?;
                 file.read_to_end(&mut rest).map_err(failure)?;
-                // What is cut off is the end. A mark behind what is not whole says that it was whole once.
-                let acknowledged = mark.is_some_and(|mark| rest.windows(mark.len()).any(|bytes| bytes == mark));
+                // What is cut off is the end. A mark behind what is not whole says that it was whole once. Where the first
+                // mark itself is not whole, nobody knows which one the journal has, so that any counts.
+                let acknowledged = match mark {
+                    Some(mark) => rest.windows(mark.len()).any(|bytes| bytes == mark),
+                    None => at == 0 && journal::holds_mark(&rest).map_err(failure)?,
+                };
                 return match acknowledged {
                     true => Err(DiskError::DamagedJournal { path: path.to_owned(), at }),
-                    false => Ok(()),
+                    false => Ok(rest.is_empty()),
                 };
             }
         }
