@@ -389,3 +389,28 @@ fn damage_at_the_start_of_a_journal_is_told() -> Result<()> {
     }
     Ok(())
 }
+
+/// On a full disk a file can be created, but nothing can be written to it.
+#[test]
+fn versions_grow_although_no_start_could_write_its_clock() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        let mut newest = bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?;
+        store.save().await?;
+        drop((store, bucket));
+        for start in 0..5 {
+            let (store, bucket) = open(folder.path())?;
+            let version = bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?;
+            ensure!(version > newest, "start {start}: {version} after {newest}");
+            newest = version;
+            drop((store, bucket));
+            // The last start can write again.
+            if start < 3 {
+                let journal = journals(folder.path())?.pop().context("no journal")?;
+                std::fs::write(journal, [])?;
+            }
+        }
+        Ok(())
+    })
+}

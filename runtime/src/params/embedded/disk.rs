@@ -25,7 +25,8 @@ const HEADER: usize = 36;
 const OLD_MAGIC: [u8; 8] = *b"weftpar1";
 const OLD_HEADER: usize = 28;
 
-/// What versions skip at a restart: more than can have been given out since the last snapshot.
+/// What versions skip for each start since the last one that is known to have given some out: more than one can have given
+/// out since the last snapshot.
 const RESTART_SKIPS: u64 = 1 << 32;
 
 /// Versions for each second since 1970: where they begin at the least, should nothing have been saved at all.
@@ -92,6 +93,8 @@ impl Disk {
         let mut numbers = journals(folder)?;
         numbers.sort_unstable();
         let next = numbers.last().map_or(first, |last| last + 1).max(first);
+        // Of the journals that were begun since the snapshot, those that tell nothing of the clock.
+        let mut silent = next - first;
         let mut found = false;
         for number in numbers {
             let (path, before) = (journal::path_of(folder, number), records.len());
@@ -101,9 +104,13 @@ impl Disk {
                 true => fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?,
                 false => found = true,
             }
+            silent -= u64::from(records.len() > before);
         }
-        clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(RESTART_SKIPS);
+        // A start that found the disk full has begun a journal and has given out versions, but could not write down where
+        // they began. So as many are skipped for each such start as for any other.
+        let skipped = RESTART_SKIPS.saturating_mul(1 + silent);
         clock = clock.max(unix_ms() / 1_000 * VERSIONS_PER_SECOND);
+        clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(skipped);
         let journal = Journal::start(folder, next, &[Record::Clock { version: clock }])?;
         Ok((Self { folder: folder.to_owned(), journal }, Found { records, clock, journals: found }))
     }
