@@ -120,3 +120,20 @@ fn what_a_deleted_tenant_had_leaves_the_snapshot_although_nobody_writes() -> Res
         Ok(())
     })
 }
+
+#[test]
+fn what_was_deleted_and_then_cleared_does_not_come_back_from_a_snapshot() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(3)), Keeping::default()).await?;
+        store.save().await?;
+        bucket.delete(&[key("a")]).await?;
+        store.collect().await?;
+        bucket.clear().await?;
+        drop((store, bucket));
+        let (_store, bucket) = open(folder.path())?;
+        ensure!(bucket.get(&key("a")).await?.is_none());
+        Ok(())
+    })
+}

@@ -77,6 +77,8 @@ pub struct Disk {
 /// What a folder held.
 pub struct Found {
     pub records: Vec<Record>,
+    /// How many of these, the first ones, are in the snapshot.
+    pub in_snapshot: usize,
     /// Versions and epochs are given out from here on.
     pub clock: u64,
     /// Whether there is more than one snapshot would hold.
@@ -90,6 +92,7 @@ impl Disk {
         // A crash may have left one, as large as the disk was.
         fs::remove_file(folder.join(UNFINISHED)).ok();
         let Snapshot { journal: first, mut records, mut clock } = read_snapshot(&snapshot_path(folder))?;
+        let in_snapshot = records.len();
         let mut numbers = journals(folder)?;
         numbers.sort_unstable();
         let next = numbers.last().map_or(first, |last| last + 1).max(first);
@@ -112,7 +115,7 @@ impl Disk {
         clock = clock.max(unix_ms() / 1_000 * VERSIONS_PER_SECOND);
         clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(skipped);
         let journal = Journal::start(folder, next, &[Record::Clock { version: clock }])?;
-        Ok((Self { folder: folder.to_owned(), journal }, Found { records, clock, journals: found }))
+        Ok((Self { folder: folder.to_owned(), journal }, Found { records, in_snapshot, clock, journals: found }))
     }
 
     pub fn append(&self, records: Vec<Record>) -> Pending {
