@@ -242,7 +242,7 @@ pub trait ParamStore: Send + Sync + 'static {
 
     fn watch(&self, space: &Space) -> Watch;
 
-    /// The spaces of a tenant that hold something.
+    /// The spaces of a tenant that hold something: values, or claims alone.
     async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError>;
 
     /// Deletes all of a space, claims too; says how many values there were.

@@ -424,7 +424,7 @@ impl ParamStore for Embedded {
 
     async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError> {
         let spaces = self.spaces.of(tenant).into_iter();
-        Ok(spaces.filter(|(_, slot)| !slot.state.reading().entries.is_empty()).map(|(space, _)| space).collect())
+        Ok(spaces.filter(|(_, slot)| !slot.state.reading().is_empty()).map(|(space, _)| space).collect())
     }
 
     async fn clear(&self, space: &Space) -> Result<u64, ParamError> {

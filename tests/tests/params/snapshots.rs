@@ -137,3 +137,20 @@ fn what_was_deleted_and_then_cleared_does_not_come_back_from_a_snapshot() -> Res
         Ok(())
     })
 }
+
+/// A space that has only claims counts for its tenant, so it must be found by whoever clears all of the tenant's spaces.
+#[test]
+fn a_space_that_has_only_claims_is_listed_and_cleared() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        let tenant = "tenant".parse()?;
+        bucket.claimed(&key("worker")).await?;
+        ensure!(store.used(&tenant).await? > 0);
+        for space in store.spaces(&tenant).await? {
+            store.clear(&space).await?;
+        }
+        ensure!(store.used(&tenant).await? == 0);
+        Ok(())
+    })
+}
