@@ -418,6 +418,25 @@ fn nothing_of_a_deleted_tenant_reaches_a_later_one_in_redis() -> Result<()> {
 }
 
 #[test]
+fn a_deletion_that_waits_for_redis_keeps_nobody_waiting() -> Result<()> {
+    let server = RedisServer::start()?;
+    let node = Options::default().set("devices", "cpu").set("params-store", server.address()).start()?;
+    let (one, two) = (node.tenant("one", json!({}))?, node.tenant("two", json!({}))?);
+    must_put(&one, "w", "bytes", b"x")?;
+    server.pause()?;
+    let operator = node.operator()?;
+    let deleting = std::thread::spawn(move || operator.send("DELETE", "/v1/tenants/one", &[], b""));
+    eventually(Duration::from_secs(20), || Ok(one.get("/v1/functions")?.status == 401))?;
+    two.must_deploy("echo", &components::echo()?)?;
+    let waited = !deleting.is_finished();
+    server.go_on()?;
+    let deleted = deleting.join().map_err(|_| anyhow::anyhow!("the operator panicked"))??;
+    ensure!(waited, "the deploy had to wait for the deletion: {deleted:?}");
+    ensure!(deleted.status == 204, "{deleted:?}");
+    Ok(())
+}
+
+#[test]
 fn a_crash_after_the_deletion_brings_nothing_back() -> Result<()> {
     let options = || Options::default().set("devices", "none");
     let node = options().start()?;
