@@ -532,13 +532,13 @@ impl Node {
             let collecting = node.clone();
             let collect = move || {
                 let exists = |tenant| collecting.tenants.by_id(tenant).is_some();
-                collecting.logs.unstored(collecting.tenants.usage_batch()?, lines, exists)
+                collecting.logs.unstored(lines, exists)
             };
             // Not on a thread that serves: there may be many lines.
             let collected = tokio::task::spawn_blocking(collect).await.unwrap_or(Err(MetaError::Interrupted));
             let written = match collected {
                 Ok((batch, storing)) => {
-                    let written = node.metadata.commit(batch).await;
+                    let written = node.metadata.commit_with(batch, || node.tenants.usage_batch()).await;
                     storing.done(written.is_ok());
                     written
                 }

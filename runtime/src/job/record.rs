@@ -320,10 +320,10 @@ pub struct Progress {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn job(state: State, step: u64) -> Job {
+    pub fn job(state: State, step: u64) -> Job {
         let digest = Digest::of(b"weft");
         Job {
             tenant: TenantId(1),
