@@ -108,11 +108,4 @@ impl Node {
             tracing::error!(%error, %store, "values of a deleted tenant are gone, which could not be written down");
         }
     }
-
-    /// A job is going, and what it had with it.
-    pub(crate) async fn forget_job_params(&self, tenant: &Tenant, job: &Name) {
-        if let Err(error) = self.bucket(tenant, Some(job.clone())).clear().await {
-            tracing::error!(%error, tenant = %tenant.name, %job, "its parameters could not be deleted");
-        }
-    }
 }

@@ -326,6 +326,28 @@ fn a_deleted_job_takes_its_values_along() -> Result<()> {
     Ok(())
 }
 
+/// If its values stayed, a later job of its name would find them.
+#[test]
+fn a_job_whose_values_cannot_be_deleted_stays() -> Result<()> {
+    let mut server = RedisServer::start()?;
+    let options = Options::default().dev().set("devices", "cpu").set("params-store", server.address());
+    let node = options.start()?;
+    let client = node.anybody();
+    super::jobs::prepare(&client)?;
+    client.must_submit(&super::jobs::lenet(json!({ "name": "brief", "epochs": 1 })))?;
+    client.must_finish("brief", Duration::from_secs(120))?;
+    must_put(&client, "w?job=brief", "bytes", b"x")?;
+    // It keeps nothing: from now on the store says that what it had is lost, until that is accepted.
+    server.restart()?;
+    let refused = client.send("DELETE", "/v1/jobs/brief", &[], b"")?;
+    ensure!(refused.status == 409 && refused.problem()?.detail.contains("lost"), "{refused:?}");
+    ensure!(client.get("/v1/jobs/brief")?.status == 200, "it is gone");
+    ensure!(client.send("DELETE", "/v1/params", &[], b"")?.status == 200);
+    ensure!(client.send("DELETE", "/v1/jobs/brief", &[], b"")?.status == 204);
+    ensure!(client.get("/v1/jobs/brief")?.status == 404);
+    Ok(())
+}
+
 #[test]
 fn nodes_share_a_redis() -> Result<()> {
     let server = RedisServer::with(&["--save", "", "--requirepass", "sesame"])?;
