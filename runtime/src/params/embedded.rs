@@ -62,7 +62,7 @@ struct Claim {
 #[derive(Clone)]
 struct Stored {
     entry: Entry,
-    /// Whether it is in the journal, so that its end must be too.
+    /// Whether it is in the journal, or one that it has replaced, so that its end must be too.
     durable: bool,
 }
 
@@ -531,7 +531,7 @@ impl Embedded {
                         records.push(Record::put(space, &key, &entry, true));
                     }
                     changed.push(Changed { version, found, entry: told.then(|| entry.clone()) });
-                    state.entries.insert(key, Stored { entry, durable });
+                    state.entries.insert(key, Stored { entry, durable: durable || was_durable });
                 }
                 Planned::Delete { told } => {
                     if durable || was_durable {

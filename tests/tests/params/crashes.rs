@@ -414,3 +414,18 @@ fn versions_grow_although_no_start_could_write_its_clock() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_durable_value_that_was_replaced_and_deleted_does_not_come_back() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(1)), durable()).await?;
+        bucket.set(key("a"), Value::bytes(content(2)), Keeping::default()).await?;
+        bucket.delete(&[key("a")]).await?;
+        drop((store, bucket));
+        let (_store, bucket) = open(folder.path())?;
+        ensure!(bucket.get(&key("a")).await?.is_none());
+        Ok(())
+    })
+}
