@@ -87,6 +87,8 @@ pub enum JobError {
     #[error(transparent)]
     Blob(#[from] crate::blob::BlobError),
     #[error(transparent)]
+    Params(#[from] crate::params::ParamError),
+    #[error(transparent)]
     Storage(#[from] crate::tenant::StorageFull),
     #[error("no randomness for a seed: {0}")]
     Randomness(#[from] getrandom::Error),

@@ -275,12 +275,8 @@ impl Logs {
     /// What has changed since the last time, up to `most` new lines of each tenant. Whoever writes it says afterwards
     /// whether it was written, before anybody else asks. Books of tenants that are gone are dropped: a call of theirs that
     /// still runs may have opened one.
-    pub fn unstored(
-        &self,
-        mut batch: Batch,
-        most: usize,
-        exists: impl Fn(TenantId) -> bool,
-    ) -> Result<(Batch, Storing), MetaError> {
+    pub fn unstored(&self, most: usize, exists: impl Fn(TenantId) -> bool) -> Result<(Batch, Storing), MetaError> {
+        let mut batch = Batch::default();
         self.books.writing().retain(|tenant, _| exists(*tenant));
         let books: Vec<_> = self.books.reading().iter().map(|(tenant, book)| (*tenant, book.clone())).collect();
         let mut storing = Storing { books: Vec::with_capacity(books.len()) };
@@ -432,7 +428,7 @@ mod tests {
     }
 
     fn store(logs: &Logs, metadata: &Metadata, most: usize) {
-        let (batch, storing) = logs.unstored(Batch::default(), most, |_| true).unwrap();
+        let (batch, storing) = logs.unstored(most, |_| true).unwrap();
         metadata.commit_blocking(batch).unwrap();
         storing.done(true);
     }
@@ -468,7 +464,7 @@ mod tests {
         let (_folder, metadata, logs, mut sink) = of_two_lines();
         sink.write(Level::Info, "a");
         store(&logs, &metadata, LINES_AT_A_TIME);
-        let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| true).unwrap();
+        let (batch, storing) = logs.unstored(LINES_AT_A_TIME, |_| true).unwrap();
         assert!(batch.is_empty());
         storing.done(true);
         sink.write(Level::Info, "b");
@@ -494,7 +490,7 @@ mod tests {
             say(true);
             for write in 0..2 {
                 say(order & 1 << write != 0);
-                let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| true).unwrap();
+                let (batch, storing) = logs.unstored(LINES_AT_A_TIME, |_| true).unwrap();
                 // While it is being written.
                 say(order & 4 << write != 0);
                 let fails = order & 16 != 0 && write == 0;
@@ -519,7 +515,7 @@ mod tests {
         // A call that was under way goes on writing, to the old book and to one that it opens.
         sink.write(Level::Info, "b");
         self::sink(&logs.book(TenantId(0)), Quota::default()).write(Level::Info, "c");
-        let (batch, storing) = logs.unstored(Batch::default(), LINES_AT_A_TIME, |_| false).unwrap();
+        let (batch, storing) = logs.unstored(LINES_AT_A_TIME, |_| false).unwrap();
         assert!(batch.is_empty());
         storing.done(true);
     }

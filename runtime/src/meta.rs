@@ -144,14 +144,25 @@ impl Metadata {
 
     /// Writes a batch and waits until it is on disk. One that is not waited for is written all the same.
     pub async fn commit(&self, batch: Batch) -> Result<(), MetaError> {
+        self.commit_with(batch, || Ok(Batch::default())).await
+    }
+
+    /// The same, with records of what changes all the time. They are made when the batch is handed to the thread that
+    /// writes, and nobody else hands one over meanwhile: so of two such records, the newer one is written last.
+    pub async fn commit_with(
+        &self,
+        batch: Batch,
+        newest: impl FnOnce() -> Result<Batch, MetaError> + Send,
+    ) -> Result<(), MetaError> {
         let (done, written) = oneshot::channel();
-        self.send(Commit { batch, done })?;
+        self.send(|| Ok(Commit { batch: batch.and(newest()?), done }))?;
         written.await.unwrap_or(Err(MetaError::Interrupted))
     }
 
     /// Hands something to the thread that writes, which is started by the first commit, and again if it has died.
-    fn send(&self, commit: Commit) -> Result<(), MetaError> {
+    fn send(&self, commit: impl FnOnce() -> Result<Commit, MetaError>) -> Result<(), MetaError> {
         let mut writer = self.writer.locked();
+        let commit = commit()?;
         let refused = match &*writer {
             Some(running) => match running.commits.send(commit) {
                 Ok(()) => return Ok(()),

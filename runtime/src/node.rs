@@ -456,19 +456,26 @@ impl Node {
     }
 
     async fn delete_tenant_wholly(&self, name: &str) -> Result<(), DeleteError> {
-        let tenant = self.tenants.get(name)?;
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
         let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
-        let _jobs = self.jobs.pause().await;
+        let jobs = self.jobs.pause().await;
         // A write that was begun before would bring back what is deleted here.
-        let _flushing = self.flushing.lock().await;
+        let flushing = self.flushing.lock().await;
+        // Looked up only now: if somebody else has deleted it meanwhile, another tenant may have its name.
+        let tenant = self.tenants.get(name)?;
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
         let records = records.and(self.jobs.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
-        self.end_stores().await;
-        self.jobs.forget(tenant.id).await?;
-        self.catalog.forget(tenant.id, catalog).await?;
-        Ok(self.registry.forget(tenant.id, functions).await?)
+        let forget = async {
+            self.jobs.forget(tenant.id).await?;
+            self.catalog.forget(tenant.id, catalog).await?;
+            Ok(self.registry.forget(tenant.id, functions).await?)
+        };
+        let forgotten = forget.await;
+        // A Redis that is away is waited for, and nobody else is to wait for it too.
+        drop((jobs, flushing));
+        self.end_store(&tenant.store).await;
+        forgotten
     }
 
     /// Makes a data set, or adds to one. A caller that goes away does not stop it half-way.
@@ -535,13 +542,13 @@ impl Node {
             let collecting = node.clone();
             let collect = move || {
                 let exists = |tenant| collecting.tenants.by_id(tenant).is_some();
-                collecting.logs.unstored(collecting.tenants.usage_batch()?, lines, exists)
+                collecting.logs.unstored(lines, exists)
             };
             // Not on a thread that serves: there may be many lines.
             let collected = tokio::task::spawn_blocking(collect).await.unwrap_or(Err(MetaError::Interrupted));
             let written = match collected {
                 Ok((batch, storing)) => {
-                    let written = node.metadata.commit(batch).await;
+                    let written = node.metadata.commit_with(batch, || node.tenants.usage_batch()).await;
                     storing.done(written.is_ok());
                     written
                 }

@@ -10,6 +10,7 @@
 //!
 //! It knows nothing of devices or of HTTP.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -174,11 +175,18 @@ pub struct Watch {
     changes: watch::Receiver<u64>,
     /// To look again after, where news can be lost.
     at_least_every: Option<Duration>,
+    /// What the backend has for as long as somebody watches. It comes last, so that it is dropped last.
+    _held: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Watch {
     pub fn new(changes: watch::Receiver<u64>, at_least_every: Option<Duration>) -> Self {
-        Self { changes, at_least_every }
+        Self { changes, at_least_every, _held: None }
+    }
+
+    /// The same, and this is dropped when nobody watches any more.
+    pub fn holding(self, held: impl Any + Send + Sync) -> Self {
+        Self { _held: Some(Box::new(held)), ..self }
     }
 
     /// What has changed until now is seen: to be called before looking.
@@ -234,7 +242,7 @@ pub trait ParamStore: Send + Sync + 'static {
 
     fn watch(&self, space: &Space) -> Watch;
 
-    /// The spaces of a tenant that hold something.
+    /// The spaces of a tenant that hold something: values, or claims alone.
     async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError>;
 
     /// Deletes all of a space, claims too; says how many values there were.

@@ -190,7 +190,8 @@ impl Tenant {
         self.deleted.subscribe().wait_for(|deleted| *deleted).await.ok();
     }
 
-    /// Its ledger as it is now, for records that must not say more was used than the ledger does.
+    /// Its ledger as it is now, for records that must not say more was used than the ledger does. For
+    /// [`Metadata::commit_with`], so that an older one never takes its place.
     pub fn ledger_batch(&self) -> Result<Batch, MetaError> {
         Batch::default().put(&UsageRecord { tenant: self.id, usage: self.ledger.usage() })
     }
@@ -378,12 +379,11 @@ impl Tenants {
         let tenant = self.get(name)?;
         let keys = self.keys_of(Owner::Tenant(tenant.id));
         let mut batch = others.delete::<TenantRecord>(tenant.id.key());
-        batch = batch.put(&UsageRecord { tenant: tenant.id, usage: tenant.ledger.usage() })?;
         batch = batch.put(&EndedStore { store: tenant.store.clone() })?;
         for key in &keys {
             batch = batch.delete::<KeyRecord>(key.as_str().to_owned());
         }
-        self.metadata.commit(batch).await?;
+        self.metadata.commit_with(batch, || tenant.ledger_batch()).await?;
         self.change(|directory| {
             directory.by_name.remove(&tenant.name);
             directory.tenants.remove(&tenant.id);
@@ -403,7 +403,8 @@ impl Tenants {
         self.metadata.commit(Batch::default().delete::<EndedStore>(store.to_string())).await
     }
 
-    /// What has changed in the ledger since the last time, for the next periodic write.
+    /// What has changed in the ledger since the last time, for the next periodic write. For [`Metadata::commit_with`], as
+    /// above.
     pub fn usage_batch(&self) -> Result<Batch, MetaError> {
         self.list().iter().try_fold(Batch::default(), |batch, tenant| {
             let usage = tenant.ledger.usage();

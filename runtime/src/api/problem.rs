@@ -251,6 +251,7 @@ impl From<JobError> for ApiError {
             JobError::Registry(error) => error.into(),
             JobError::Catalog(error) => error.into(),
             JobError::Invoke(error) => error.into(),
+            JobError::Params(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
             JobError::Passing(_) => Self::new(Kind::Busy, text).retry_after(1),
             JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),

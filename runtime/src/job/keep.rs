@@ -20,7 +20,6 @@ use super::team::{Halt, Order};
 use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
-use crate::meta::Batch;
 use crate::model::{Input, Meta};
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
@@ -210,12 +209,7 @@ impl Kept {
         let pin = node.blobs.publish_bytes(file).await?;
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
-        // What the tenant has used goes with the epoch that it was used for.
-        let ledger = match record {
-            Some(_) => tenant.ledger_batch()?,
-            None => Batch::default(),
-        };
-        match node.jobs.advance(live, next, record, ledger).await {
+        match node.jobs.advance(live, next, record, tenant).await {
             Ok(()) => {}
             Err(error) => {
                 pin.until_restart();

@@ -299,13 +299,15 @@ impl Jobs {
 
     /// Changes a job's record, on disk and then in memory.
     pub(crate) async fn change(&self, live: &Live, change: impl FnOnce(&mut Job)) -> Result<Arc<Job>, MetaError> {
-        self.change_and(live, Batch::default(), change).await
+        self.change_and(live, Batch::default(), || Ok(Batch::default()), change).await
     }
 
+    /// `newest` is for [`Metadata::commit_with`].
     async fn change_and(
         &self,
         live: &Live,
         batch: Batch,
+        newest: impl FnOnce() -> Result<Batch, MetaError> + Send,
         change: impl FnOnce(&mut Job),
     ) -> Result<Arc<Job>, MetaError> {
         let _recording = self.recording.read().await;
@@ -314,7 +316,7 @@ impl Jobs {
         change(&mut job);
         // Only whoever runs a job, or holds changes off while none does, changes it: nobody comes in between.
         if self.is_shown(live) {
-            self.metadata.commit(batch.put(&job)?).await?;
+            self.metadata.commit_with(batch.put(&job)?, newest).await?;
         }
         Ok(show(live, &before, job))
     }
@@ -344,20 +346,21 @@ impl Jobs {
     }
 
     /// Keeps where a job is, and the epoch that it has just done with it, if it has: after a crash none is done twice.
-    /// `ledger` goes with it: what the tenant has used.
+    /// What the tenant has used goes with the epoch that it was used for.
     pub(crate) async fn advance(
         &self,
         live: &Live,
         checkpoint: CheckpointRef,
         epoch: Option<EpochRecord>,
-        ledger: Batch,
+        tenant: &Tenant,
     ) -> Result<(), MetaError> {
         let job = live.job();
-        let mut batch = ledger;
+        let mut batch = Batch::default();
         if let Some(epoch) = &epoch {
             batch = batch.put(&KeptEpoch { tenant: job.tenant, job: job.name.clone(), epoch: epoch.clone() })?;
         }
         let told = epoch.clone();
+        let ledger = || if told.is_some() { tenant.ledger_batch() } else { Ok(Batch::default()) };
         let add = |job: &mut Job| {
             job.checkpoint = Some(checkpoint);
             let Some(epoch) = epoch else { return };
@@ -373,7 +376,7 @@ impl Jobs {
             job.losses += epoch.losses;
             history.push(Arc::new(epoch));
         };
-        self.change_and(live, batch, add).await?;
+        self.change_and(live, batch, ledger, add).await?;
         if let Some(epoch) = told {
             live.events.tell(JobEvent::Epoch(Box::new(epoch)));
         }
@@ -471,4 +474,54 @@ fn show(live: &Live, before: &Job, job: Job) -> Arc<Job> {
 fn deletion(job: &Job) -> Batch {
     let epochs = job.history.iter().map(|epoch| epoch_key(job.tenant, &job.name, epoch.epoch));
     epochs.fold(Batch::default().delete::<Job>(job.key()), Batch::delete::<KeptEpoch>)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::record::tests::job;
+    use super::super::record::{Spending, Stages};
+    use super::*;
+    use crate::tenant::{Account, Quota, Tenants};
+
+    fn epoch() -> EpochRecord {
+        EpochRecord {
+            epoch: 1,
+            train_loss: 0.0,
+            validation: BTreeMap::new(),
+            workers: 1,
+            batch: 1,
+            lr: 0.0,
+            samples: 1,
+            steps: 1,
+            seconds: 0.0,
+            samples_per_second: 0.0,
+            memory: 0,
+            stages: Stages::default(),
+            spending: Spending::default(),
+            losses: 0,
+        }
+    }
+
+    #[tokio::test]
+    async fn an_epoch_that_waits_to_be_recorded_does_not_take_the_ledger_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+        let memory = Account::new("max_memory", u64::MAX, None);
+        let tenants = Tenants::load(metadata.clone(), memory.clone()).unwrap();
+        let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
+        let jobs = Jobs::load(metadata.clone(), Blobs::memory(), 1).unwrap();
+        let live = jobs.add(Job { tenant: tenant.id, ..job(State::Running, 0) }).await.unwrap();
+        tenant.ledger.charge_job();
+        let checkpoint = live.job().checkpoint.unwrap();
+        let still = jobs.hold_still().await;
+        let mut recorded = Box::pin(jobs.advance(&live, checkpoint, Some(epoch()), &tenant));
+        assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut recorded).await.is_err(), "nothing held it");
+        // The periodic write comes first, and has more to write.
+        tenant.ledger.charge_job();
+        metadata.commit_with(Batch::default(), || tenants.usage_batch()).await.unwrap();
+        drop(still);
+        recorded.await.unwrap();
+        let again = Tenants::load(metadata, memory).unwrap();
+        assert_eq!(again.get("ada").unwrap().ledger.usage().jobs, 2);
+    }
 }

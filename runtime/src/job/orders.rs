@@ -60,43 +60,47 @@ impl Node {
 
     /// Forgets a job that is over. Its models stay.
     pub async fn delete_job(&self, tenant: &Tenant, name: &str) -> Result<(), JobError> {
-        let over = |job: Arc<Job>| match job.state.is_over() {
-            true => Ok(job),
-            false => Err(JobError::wrong(&job, "stop it first")),
+        let over = || {
+            let job = self.jobs.get(tenant.id, name)?;
+            if job.state.is_over() { Ok(job) } else { Err(JobError::wrong(&job, "stop it first")) }
         };
-        let job = over(self.jobs.get(tenant.id, name)?)?;
-        // Before it is gone, so that none of that name that comes after it finds them; and with nobody waiting for a store
-        // that may be away.
-        self.forget_job_params(tenant, &job.name).await;
-        let _changing = self.jobs.pause().await;
-        let job = over(self.jobs.get(tenant.id, name)?)?;
-        self.jobs.remove(std::slice::from_ref(&job)).await?;
-        self.logs.forget_job(tenant.id, &job.name);
-        release(tenant, &job);
-        Ok(())
+        match self.forget_job(tenant, &*over()?).await? {
+            true => Ok(()),
+            false => Err(JobError::wrong(&*over()?, "it has come after the one that was to be deleted")),
+        }
     }
 
     /// Forgets all jobs that are over, and says how many.
     pub async fn prune_jobs(&self, tenant: &Tenant) -> Result<u64, JobError> {
         let mut deleted = 0;
         for job in self.jobs.list(tenant.id).iter().filter(|job| job.state.is_over()) {
-            if let Err(error) = self.bucket(tenant, Some(job.name.clone())).clear().await {
-                // A store that is away would be waited for again and again: the rest stays, to be pruned later.
-                tracing::error!(%error, job = %job.name, "its parameters could not be deleted, and it stays");
-                break;
+            match self.forget_job(tenant, job).await {
+                Ok(forgotten) => deleted += u64::from(forgotten),
+                Err(JobError::Params(error)) => {
+                    // A store that is away would be waited for again and again: the rest stays, to be pruned later.
+                    tracing::error!(%error, job = %job.name, "its parameters could not be deleted, and it stays");
+                    break;
+                }
+                Err(error) => return Err(error),
             }
-            let _changing = self.jobs.pause().await;
-            // One that goes on meanwhile stays, and so does a later one of its name.
-            let same = self.jobs.get(tenant.id, job.name.as_str()).ok();
-            let Some(job) = same.filter(|now| now.state.is_over() && now.created_ms == job.created_ms) else {
-                continue;
-            };
-            self.jobs.remove(std::slice::from_ref(&job)).await?;
-            self.logs.forget_job(tenant.id, &job.name);
-            release(tenant, &job);
-            deleted += 1;
         }
         Ok(deleted)
+    }
+
+    /// Forgets a job, unless it goes on meanwhile or a later one has its name: then it says `false`.
+    async fn forget_job(&self, tenant: &Tenant, job: &Job) -> Result<bool, JobError> {
+        // Before it is gone, so that none of that name that comes after it finds them; and with nobody waiting for a store
+        // that may be away.
+        self.bucket(tenant, Some(job.name.clone())).clear().await?;
+        let _changing = self.jobs.pause().await;
+        let same = self.jobs.get(tenant.id, job.name.as_str()).ok();
+        let Some(job) = same.filter(|now| now.state.is_over() && now.created_ms == job.created_ms) else {
+            return Ok(false);
+        };
+        self.jobs.remove(std::slice::from_ref(&job)).await?;
+        self.logs.forget_job(tenant.id, &job.name);
+        release(tenant, &job);
+        Ok(true)
     }
 
     /// Ends a worker as if it had died; the job starts it again.

@@ -90,24 +90,22 @@ impl Node {
 
     /// Deletes for good what deleted tenants had in the store. What cannot be deleted now, because a Redis is away say, is
     /// tried again, also after a restart; nobody has its id, so nobody sees it until then.
-    pub(super) async fn end_stores(&self) {
+    async fn end_stores(&self) {
         let ended = match self.tenants.ended_stores() {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%error, "values of deleted tenants cannot be found"),
         };
         for store in ended {
-            if let Err(error) = self.params.end(&store).await {
-                tracing::error!(%error, %store, "values of a deleted tenant could not be deleted; trying again");
-            } else if let Err(error) = self.tenants.store_is_gone(&store).await {
-                tracing::error!(%error, %store, "values of a deleted tenant are gone, which could not be written down");
-            }
+            self.end_store(&store).await;
         }
     }
 
-    /// A job is going, and what it had with it.
-    pub(crate) async fn forget_job_params(&self, tenant: &Tenant, job: &Name) {
-        if let Err(error) = self.bucket(tenant, Some(job.clone())).clear().await {
-            tracing::error!(%error, tenant = %tenant.name, %job, "its parameters could not be deleted");
+    /// Deletes for good what one deleted tenant had in the store, or leaves it to [`Self::end_stores`].
+    pub(super) async fn end_store(&self, store: &StoreId) {
+        if let Err(error) = self.params.end(store).await {
+            tracing::error!(%error, %store, "values of a deleted tenant could not be deleted; trying again");
+        } else if let Err(error) = self.tenants.store_is_gone(store).await {
+            tracing::error!(%error, %store, "values of a deleted tenant are gone, which could not be written down");
         }
     }
 }

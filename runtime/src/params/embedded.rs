@@ -7,15 +7,14 @@
 //! A tenant that is deleted leaves nothing: its spaces are closed, so that whoever is in the middle of a change is refused
 //! too, and none of its id is opened again. What is on disk of tenants that are gone is dropped at the next start.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, OwnedMutexGuard, watch};
 
 use super::{
     Change, Changed, Entry, Expect, Fence, Form, Head, Key, MAX_CLAIMS, Moment, ParamError, ParamStore, Space, Value,
@@ -27,33 +26,26 @@ use crate::tenant::{Account, Charge, StoreId};
 pub mod disk;
 pub mod frame;
 mod journal;
+mod spaces;
 
 use disk::Disk;
 use frame::Record;
-
-/// Parts of the map of spaces, each with a lock of its own.
-const SHARDS: usize = 16;
-
-type Shard = RwLock<HashMap<Space, Arc<Slot>>>;
+use spaces::Spaces;
 
 pub struct Embedded {
-    shards: [Shard; SHARDS],
-    hasher: RandomState,
-    /// Tenants that are gone, since the start.
-    ended: RwLock<HashSet<StoreId>>,
+    spaces: Arc<Spaces>,
     /// The last version or epoch that was given out.
     clock: AtomicU64,
     /// Whether something changed since the last snapshot began.
     changed: AtomicBool,
+    /// Held by whoever saves, until the snapshot is in its place.
+    saving: Arc<Mutex<()>>,
     disk: Option<Arc<Disk>>,
+    /// The store itself, for work that goes on when whoever asked for it has gone away.
+    this: Weak<Self>,
 }
 
-/// A space.
-struct Slot {
-    state: RwLock<State>,
-    changes: watch::Sender<u64>,
-}
-
+/// What is in a space.
 #[derive(Default)]
 struct State {
     entries: BTreeMap<Key, Stored>,
@@ -70,14 +62,14 @@ struct Claim {
 #[derive(Clone)]
 struct Stored {
     entry: Entry,
-    /// Whether it is in the journal, so that its end must be too.
+    /// Whether it is in the journal, or one that it has replaced, so that its end must be too.
     durable: bool,
 }
 
 impl Embedded {
     /// A store that keeps nothing.
     pub fn in_memory() -> Arc<Self> {
-        Arc::new(Self::new())
+        Self::new().shared()
     }
 
     /// A store that finds what it had when it was last opened in this folder. `account` says who pays for a tenant; what
@@ -88,38 +80,74 @@ impl Embedded {
     ) -> Result<Arc<Self>, disk::DiskError> {
         let (disk, found) = Disk::open(folder)?;
         let store = Self::new();
-        for record in found.records {
-            store.replay(record, &account);
+        let mut dropped = false;
+        for (index, record) in found.records.into_iter().enumerate() {
+            dropped |= !store.replay(record, index < found.in_snapshot, &account);
         }
         store.clock.store(found.clock, Relaxed);
         // One snapshot is to take the place of the journals, and of what was dropped.
-        store.changed.store(found.journals, Relaxed);
-        Ok(Arc::new(Self { disk: Some(Arc::new(disk)), ..store }))
+        store.changed.store(found.journals || dropped, Relaxed);
+        Ok(Self { disk: Some(Arc::new(disk)), ..store }.shared())
     }
 
     fn new() -> Self {
         Self {
-            shards: std::array::from_fn(|_| Shard::default()),
-            hasher: RandomState::new(),
-            ended: RwLock::default(),
+            spaces: Spaces::new(),
             clock: AtomicU64::new(0),
             changed: AtomicBool::new(false),
+            saving: Arc::default(),
             disk: None,
+            this: Weak::new(),
         }
     }
 
-    async fn snapshot(&self, disk: &Arc<Disk>) -> Result<(), disk::DiskError> {
+    fn shared(self) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self { this: this.clone(), ..self })
+    }
+
+    /// Replaces the snapshot, if something has changed since the last one. One at a time: two would write to the same file,
+    /// and the older one must not take the place of the newer one, which has deleted the journals before it. Whoever finds
+    /// nothing to save has waited for the snapshot that was being written.
+    async fn save_changes(&self) -> Result<(), disk::DiskError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        let saving = Arc::new(self.saving.clone().lock_owned().await);
+        if !self.changed.swap(false, Relaxed) {
+            return Ok(());
+        }
+        let written = self.snapshot(disk, saving.clone()).await;
+        if written.is_err() {
+            // Before anybody else may save: they would find nothing to do.
+            self.changed.store(true, Relaxed);
+        }
+        drop(saving);
+        written
+    }
+
+    /// Nobody else saves before the thread that writes is done, whatever becomes of whoever waits for it.
+    async fn snapshot(&self, disk: &Arc<Disk>, saving: Arc<OwnedMutexGuard<()>>) -> Result<(), disk::DiskError> {
         // What is journaled from here on is in the next journal; what came before is seen below.
         let next = disk.next_journal().await?;
-        let (disk, records, clock) = (disk.clone(), self.records(), self.clock.load(Relaxed));
-        let written = tokio::task::spawn_blocking(move || disk.write_snapshot(next, clock, &records)).await;
+        let number = self.spaces.begin_snapshot();
+        let (disk, records, clock) = (disk.clone(), self.records(number), self.clock.load(Relaxed));
+        let spaces = self.spaces.clone();
+        let write = move || {
+            let _saving = saving;
+            disk.write_snapshot(next, clock, &records)?;
+            spaces.snapshot_is_on_disk(number);
+            Ok(())
+        };
+        let written = tokio::task::spawn_blocking(write).await;
         written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
     }
 
-    fn records(&self) -> Vec<Record> {
+    /// Everything, for the snapshot of this number.
+    fn records(&self, snapshot: u64) -> Vec<Record> {
         let mut records = Vec::new();
-        for (space, slot) in self.slots() {
+        for (space, slot) in self.spaces.all() {
             let state = slot.state.reading();
+            if !state.is_empty() {
+                slot.is_held_by(snapshot);
+            }
             records.extend(state.claims.iter().map(|(key, claim)| Record::claim(&space, key, claim.epoch)));
             records.extend(
                 state.entries.iter().map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)),
@@ -128,53 +156,25 @@ impl Embedded {
         records
     }
 
-    fn slots(&self) -> Vec<(Space, Arc<Slot>)> {
-        let mut slots = Vec::new();
-        for shard in &self.shards {
-            slots.extend(shard.reading().iter().map(|(space, slot)| (space.clone(), slot.clone())));
-        }
-        slots
-    }
-
-    fn shard(&self, space: &Space) -> &Shard {
-        &self.shards[self.hasher.hash_one(space) as usize % SHARDS]
-    }
-
-    fn find(&self, space: &Space) -> Option<Arc<Slot>> {
-        self.shard(space).reading().get(space).cloned()
-    }
-
-    /// The same, unless the tenant is gone.
-    fn find_open(&self, space: &Space) -> Result<Option<Arc<Slot>>, ParamError> {
-        match self.find(space) {
-            None if self.ended.reading().contains(&space.tenant) => Err(ParamError::Ended),
-            found => Ok(found),
-        }
-    }
-
-    fn slot(&self, space: &Space) -> Result<Arc<Slot>, ParamError> {
-        if let Some(slot) = self.find(space) {
-            return Ok(slot);
-        }
-        let mut shard = self.shard(space).writing();
-        // Looked up while the shard is locked: a tenant that ends is noted first, and then its spaces are taken away.
-        if self.ended.reading().contains(&space.tenant) {
-            return Err(ParamError::Ended);
-        }
-        let fresh = || Arc::new(Slot { state: RwLock::default(), changes: watch::Sender::new(0) });
-        Ok(shard.entry(space.clone()).or_insert_with(fresh).clone())
-    }
-
-    /// Applied unless something newer is there: journal and snapshot may both know it.
-    fn replay(&self, record: Record, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) {
+    /// Applied unless something newer is there: journal and snapshot may both know it. `false` if its tenant is gone.
+    fn replay(
+        &self,
+        record: Record,
+        in_snapshot: bool,
+        account: &impl Fn(&StoreId) -> Option<Arc<Account>>,
+    ) -> bool {
         let space = match &record {
             Record::Put { space, .. }
             | Record::Delete { space, .. }
             | Record::Claim { space, .. }
             | Record::Clear { space, .. } => space,
-            Record::Clock { .. } | Record::Begin { .. } => return,
+            Record::Clock { .. } | Record::Begin { .. } => return true,
         };
-        let (Some(account), Ok(slot)) = (account(&space.tenant), self.slot(space)) else { return };
+        let space = space.clone();
+        let (Some(account), Ok(slot)) = (account(&space.tenant), self.spaces.visit(&space)) else { return false };
+        if in_snapshot {
+            slot.is_held_by(spaces::FIRST_SNAPSHOT);
+        }
         let mut state = slot.state.writing();
         match record {
             Record::Claim { claim, epoch, .. } => {
@@ -201,6 +201,7 @@ impl Embedded {
             }
             Record::Clock { .. } | Record::Begin { .. } => {}
         }
+        true
     }
 
     fn next_version(&self) -> u64 {
@@ -222,6 +223,10 @@ impl Embedded {
 }
 
 impl State {
+    fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.claims.is_empty()
+    }
+
     fn live(&self, key: &Key, now: Moment) -> Option<&Stored> {
         self.entries.get(key).filter(|stored| stored.is_live(now))
     }
@@ -282,7 +287,7 @@ impl ParamStore for Embedded {
         _account: &Arc<Account>,
         keys: &[Key],
     ) -> Result<Vec<Option<Entry>>, ParamError> {
-        let Some(slot) = self.find_open(space)? else { return Ok(vec![None; keys.len()]) };
+        let Some(slot) = self.spaces.find(space)? else { return Ok(vec![None; keys.len()]) };
         let (state, now) = (slot.state.reading(), Moment::now());
         Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.clone())).collect())
     }
@@ -307,7 +312,7 @@ impl ParamStore for Embedded {
     }
 
     async fn heads(&self, space: &Space, keys: &[Key]) -> Result<Vec<Option<Head>>, ParamError> {
-        let Some(slot) = self.find_open(space)? else { return Ok(vec![None; keys.len()]) };
+        let Some(slot) = self.spaces.find(space)? else { return Ok(vec![None; keys.len()]) };
         let (state, now) = (slot.state.reading(), Moment::now());
         Ok(keys.iter().map(|key| state.live(key, now).map(|stored| stored.entry.head())).collect())
     }
@@ -338,8 +343,8 @@ impl ParamStore for Embedded {
             };
             planned.push((key, plan));
         }
-        let slot = self.slot(space)?;
         let (changed, pending) = {
+            let slot = self.spaces.visit(space)?;
             let mut state = slot.state.writing();
             state.check(&write, now)?;
             for (index, by) in sums {
@@ -351,10 +356,12 @@ impl ParamStore for Embedded {
                 let value = Value { data: counted_bytes(counter.data, charge), ..counter };
                 *plan = Planned::Put { value, expires, told: true };
             }
-            self.apply(&mut state, space, planned, write.durable, now)
+            let applied = self.apply(&mut state, space, planned, write.durable, now);
+            drop(state);
+            self.changed.store(true, Relaxed);
+            slot.tell();
+            applied
         };
-        self.changed.store(true, Relaxed);
-        slot.changes.send_modify(|count| *count = count.wrapping_add(1));
         self.flushed(pending).await?;
         Ok(changed)
     }
@@ -366,7 +373,7 @@ impl ParamStore for Embedded {
         after: Option<&Key>,
         at_most: usize,
     ) -> Result<Vec<(Key, Head)>, ParamError> {
-        let Some(slot) = self.find_open(space)? else { return Ok(Vec::new()) };
+        let Some(slot) = self.spaces.find(space)? else { return Ok(Vec::new()) };
         let (state, now) = (slot.state.reading(), Moment::now());
         let first = after.map_or("", Key::as_str).max(prefix);
         let names = state.entries.range::<str, _>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded));
@@ -380,7 +387,7 @@ impl ParamStore for Embedded {
 
     async fn claim(&self, space: &Space, account: &Arc<Account>, claim: &Key) -> Result<u64, ParamError> {
         let (epoch, pending) = {
-            let slot = self.slot(space)?;
+            let slot = self.spaces.visit(space)?;
             let mut state = slot.state.writing();
             if state.closed {
                 return Err(ParamError::Ended);
@@ -409,33 +416,37 @@ impl ParamStore for Embedded {
 
     fn watch(&self, space: &Space) -> Watch {
         // Of a tenant that is gone there is no news: the next look will tell.
-        let changes =
-            self.slot(space).map_or_else(|_| watch::Sender::new(0).subscribe(), |slot| slot.changes.subscribe());
-        Watch::new(changes, None)
+        match self.spaces.watch(space) {
+            Ok((changes, watched)) => Watch::new(changes, None).holding(watched),
+            Err(_) => Watch::new(watch::Sender::new(0).subscribe(), None),
+        }
     }
 
     async fn spaces(&self, tenant: &StoreId) -> Result<Vec<Space>, ParamError> {
-        let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
-        let mut spaces: Vec<Space> =
-            slots.filter(|(_, slot)| !slot.state.reading().entries.is_empty()).map(|(space, _)| space).collect();
-        spaces.sort();
-        Ok(spaces)
+        let spaces = self.spaces.of(tenant).into_iter();
+        Ok(spaces.filter(|(_, slot)| !slot.state.reading().is_empty()).map(|(space, _)| space).collect())
     }
 
     async fn clear(&self, space: &Space) -> Result<u64, ParamError> {
-        let Some(slot) = self.find_open(space)? else { return Ok(0) };
+        // Where there is no space, there is nothing of it on disk either.
+        if self.spaces.find(space)?.is_none() {
+            return Ok(0);
+        }
         let (gone, pending) = {
+            let slot = self.spaces.visit(space)?;
             let mut state = slot.state.writing();
             if state.closed {
                 return Err(ParamError::Ended);
             }
             let gone = (std::mem::take(&mut state.entries), std::mem::take(&mut state.claims));
             // Also of what is not durable: the last snapshot may hold it, and a crash must not bring it back.
-            (gone, self.journal(vec![Record::Clear { space: space.clone(), version: self.next_version() }]))
+            let pending = self.journal(vec![Record::Clear { space: space.clone(), version: self.next_version() }]);
+            drop(state);
+            self.changed.store(true, Relaxed);
+            slot.tell();
+            (gone, pending)
         };
         let count = gone.0.len() as u64;
-        self.changed.store(true, Relaxed);
-        slot.changes.send_modify(|count| *count = count.wrapping_add(1));
         // Millions of values take a while to let go of.
         tokio::task::spawn_blocking(move || drop(gone)).await.ok();
         self.flushed(pending).await?;
@@ -443,23 +454,12 @@ impl ParamStore for Embedded {
     }
 
     async fn end(&self, tenant: &StoreId) -> Result<(), ParamError> {
-        self.ended.writing().insert(tenant.clone());
-        let mut slots = Vec::new();
-        for shard in &self.shards {
-            shard.writing().retain(|space, slot| {
-                let stays = space.tenant != *tenant;
-                if !stays {
-                    slots.push(slot.clone());
-                }
-                stays
-            });
-        }
-        let mut gone = Vec::with_capacity(slots.len());
-        for slot in slots {
+        let mut gone = Vec::new();
+        for slot in self.spaces.end(tenant) {
             let mut state = slot.state.writing();
             gone.push(std::mem::replace(&mut *state, State { closed: true, ..State::default() }));
             drop(state);
-            slot.changes.send_modify(|count| *count = count.wrapping_add(1));
+            slot.tell();
         }
         self.changed.store(true, Relaxed);
         tokio::task::spawn_blocking(move || drop(gone)).await.ok();
@@ -467,22 +467,20 @@ impl ParamStore for Embedded {
     }
 
     async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
-        let slots = self.slots().into_iter().filter(|(space, _)| space.tenant == *tenant);
-        let of_slot = |slot: &Slot| -> u64 {
-            let state = slot.state.reading();
+        let of_space = |state: &State| -> u64 {
             let claims: u64 = state.claims.keys().map(|claim| counted(claim, 0)).sum();
             let values = state.entries.iter().map(|(key, stored)| counted(key, stored.entry.value.stored_bytes()));
             claims + values.sum::<u64>()
         };
-        Ok(slots.map(|(_, slot)| of_slot(&slot)).sum())
+        Ok(self.spaces.of(tenant).iter().map(|(_, slot)| of_space(&slot.state.reading())).sum())
     }
 
     async fn save(&self) -> Result<(), ParamError> {
-        let Some(disk) = self.disk.as_ref().filter(|_| self.changed.swap(false, Relaxed)) else { return Ok(()) };
-        self.snapshot(disk).await.map_err(|error| {
-            self.changed.store(true, Relaxed);
-            ParamError::Unavailable(error.to_string())
-        })
+        let Some(store) = self.this.upgrade() else { return Ok(()) };
+        // A task of its own: a request that is given up does not leave a snapshot half-way.
+        let saved = tokio::spawn(async move { store.save_changes().await }).await;
+        let saved = saved.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())));
+        saved.map_err(|error| ParamError::Unavailable(error.to_string()))
     }
 
     async fn save_is_due(&self) {
@@ -494,7 +492,7 @@ impl ParamStore for Embedded {
 
     async fn collect(&self) -> Result<u64, ParamError> {
         let (mut gone, mut last) = (0, None);
-        for (space, slot) in self.slots() {
+        for (space, slot) in self.spaces.all() {
             let now = Moment::now();
             let mut state = slot.state.writing();
             let expired: Vec<Key> =
@@ -502,11 +500,8 @@ impl ParamStore for Embedded {
             gone += expired.len() as u64;
             let plans = expired.into_iter().map(|key| (key, Planned::Delete { told: false })).collect();
             last = self.apply(&mut state, &space, plans, false, now).1.or(last);
-            let unused = state.entries.is_empty() && state.claims.is_empty() && slot.changes.receiver_count() == 0;
             drop(state);
-            if unused {
-                self.forget(&space, &slot);
-            }
+            self.spaces.forget(&space, &slot);
         }
         self.flushed(last).await?;
         Ok(gone)
@@ -536,7 +531,7 @@ impl Embedded {
                         records.push(Record::put(space, &key, &entry, true));
                     }
                     changed.push(Changed { version, found, entry: told.then(|| entry.clone()) });
-                    state.entries.insert(key, Stored { entry, durable });
+                    state.entries.insert(key, Stored { entry, durable: durable || was_durable });
                 }
                 Planned::Delete { told } => {
                     if durable || was_durable {
@@ -559,17 +554,5 @@ impl Embedded {
             }
         }
         (changed, self.journal(records))
-    }
-
-    /// Takes an empty space away, unless somebody has come to it.
-    fn forget(&self, space: &Space, slot: &Arc<Slot>) {
-        let mut shard = self.shard(space).writing();
-        // Two: the map's and ours. Nobody gets another while the map is locked.
-        let is_ours = Arc::strong_count(slot) == 2 && slot.changes.receiver_count() == 0;
-        let state = slot.state.reading();
-        if is_ours && state.entries.is_empty() && state.claims.is_empty() {
-            drop(state);
-            shard.remove(space);
-        }
     }
 }

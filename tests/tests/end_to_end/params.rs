@@ -326,6 +326,28 @@ fn a_deleted_job_takes_its_values_along() -> Result<()> {
     Ok(())
 }
 
+/// If its values stayed, a later job of its name would find them.
+#[test]
+fn a_job_whose_values_cannot_be_deleted_stays() -> Result<()> {
+    let mut server = RedisServer::start()?;
+    let options = Options::default().dev().set("devices", "cpu").set("params-store", server.address());
+    let node = options.start()?;
+    let client = node.anybody();
+    super::jobs::prepare(&client)?;
+    client.must_submit(&super::jobs::lenet(json!({ "name": "brief", "epochs": 1 })))?;
+    client.must_finish("brief", Duration::from_secs(120))?;
+    must_put(&client, "w?job=brief", "bytes", b"x")?;
+    // It keeps nothing: from now on the store says that what it had is lost, until that is accepted.
+    server.restart()?;
+    let refused = client.send("DELETE", "/v1/jobs/brief", &[], b"")?;
+    ensure!(refused.status == 409 && refused.problem()?.detail.contains("lost"), "{refused:?}");
+    ensure!(client.get("/v1/jobs/brief")?.status == 200, "it is gone");
+    ensure!(client.send("DELETE", "/v1/params", &[], b"")?.status == 200);
+    ensure!(client.send("DELETE", "/v1/jobs/brief", &[], b"")?.status == 204);
+    ensure!(client.get("/v1/jobs/brief")?.status == 404);
+    Ok(())
+}
+
 #[test]
 fn nodes_share_a_redis() -> Result<()> {
     let server = RedisServer::with(&["--save", "", "--requirepass", "sesame"])?;
@@ -415,6 +437,25 @@ fn nothing_of_a_deleted_tenant_reaches_a_later_one_of_its_name() -> Result<()> {
 fn nothing_of_a_deleted_tenant_reaches_a_later_one_in_redis() -> Result<()> {
     let server = RedisServer::start()?;
     a_later_tenant_of_the_name_is_a_stranger(Options::default().set("params-store", server.address()))
+}
+
+#[test]
+fn a_deletion_that_waits_for_redis_keeps_nobody_waiting() -> Result<()> {
+    let server = RedisServer::start()?;
+    let node = Options::default().set("devices", "cpu").set("params-store", server.address()).start()?;
+    let (one, two) = (node.tenant("one", json!({}))?, node.tenant("two", json!({}))?);
+    must_put(&one, "w", "bytes", b"x")?;
+    server.pause()?;
+    let operator = node.operator()?;
+    let deleting = std::thread::spawn(move || operator.send("DELETE", "/v1/tenants/one", &[], b""));
+    eventually(Duration::from_secs(20), || Ok(one.get("/v1/functions")?.status == 401))?;
+    two.must_deploy("echo", &components::echo()?)?;
+    let waited = !deleting.is_finished();
+    server.go_on()?;
+    let deleted = deleting.join().map_err(|_| anyhow::anyhow!("the operator panicked"))??;
+    ensure!(waited, "the deploy had to wait for the deletion: {deleted:?}");
+    ensure!(deleted.status == 204, "{deleted:?}");
+    Ok(())
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn kills() -> u64 {
     10 * std::env::var("WEFT_SOAK").ok().and_then(|times| times.parse::<u64>().ok()).unwrap_or(1)
 }
 
-fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
+pub fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
     let account = account(LIMIT);
     let store = Embedded::open(folder, |_| Some(account.clone()))?;
     let space = Space::of_job("tenant".parse()?, "job".parse()?);
@@ -28,12 +28,12 @@ fn open(folder: &std::path::Path) -> Result<(Arc<Embedded>, Bucket)> {
 }
 
 /// Recognizable, of any length.
-fn content(number: u64) -> Vec<u8> {
+pub fn content(number: u64) -> Vec<u8> {
     let length = 8 + (number % 7) as usize * 100_000;
     number.to_le_bytes().into_iter().cycle().take(length).collect()
 }
 
-fn number_of(entry: &Entry) -> Result<u64> {
+pub fn number_of(entry: &Entry) -> Result<u64> {
     let bytes = entry.value.data.first_chunk::<8>().context("too short")?;
     let number = u64::from_le_bytes(*bytes);
     ensure!(entry.value.data == content(number), "a part of `{number}`");
@@ -210,11 +210,11 @@ fn values_are_counted_after_a_restart_too() -> Result<()> {
     })
 }
 
-fn durable() -> Keeping {
+pub fn durable() -> Keeping {
     Keeping { durable: true, ..Keeping::default() }
 }
 
-fn journals(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>> {
+pub fn journals(folder: &std::path::Path) -> Result<Vec<std::path::PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let path = entry?.path();
@@ -350,6 +350,82 @@ fn journals_that_hold_nothing_new_go() -> Result<()> {
         store.save().await?;
         ensure!(journals(folder.path())?.len() == 1, "{:?}", journals(folder.path())?);
         ensure!(bucket.get(&key("a")).await?.is_some());
+        Ok(())
+    })
+}
+
+/// Nothing that was acknowledged is dropped, wherever the damage is: also where the journal's own mark is not known.
+#[test]
+fn damage_at_the_start_of_a_journal_is_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        store.save().await?;
+        bucket.set(key("slot/1"), Value::bytes(content(1)), durable()).await?;
+        Ok(())
+    })?;
+    let path = journals(folder.path())?.pop().context("no journal")?;
+    let good = std::fs::read(&path)?;
+    let mark = good.windows(5).position(|bytes| bytes == b"Begin").context("no mark")?;
+    for at in [0, 4, 12, mark, mark + 20] {
+        let mut bad = good.clone();
+        bad[at] ^= 1;
+        std::fs::write(&path, &bad)?;
+        let error = open(folder.path()).err().with_context(|| format!("taken for good, byte {at}"))?.to_string();
+        ensure!(error.contains("journal") && error.contains("damaged at byte 0"), "{error}");
+        ensure!(std::fs::read(&path)? == bad, "it is left alone");
+    }
+    // What was being written when the node died is no damage.
+    for length in [1, 15, mark, mark + 20] {
+        std::fs::write(&path, &good[..length])?;
+        run(async {
+            let (_store, bucket) = open(folder.path())?;
+            ensure!(bucket.get(&key("slot/1")).await?.is_none(), "{length} bytes");
+            Ok(())
+        })?;
+        for newer in journals(folder.path())?.into_iter().filter(|journal| *journal > path) {
+            std::fs::remove_file(newer)?;
+        }
+    }
+    Ok(())
+}
+
+/// On a full disk a file can be created, but nothing can be written to it.
+#[test]
+fn versions_grow_although_no_start_could_write_its_clock() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        let mut newest = bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?;
+        store.save().await?;
+        drop((store, bucket));
+        for start in 0..5 {
+            let (store, bucket) = open(folder.path())?;
+            let version = bucket.set(key("a"), Value::bytes(vec![1]), Keeping::default()).await?;
+            ensure!(version > newest, "start {start}: {version} after {newest}");
+            newest = version;
+            drop((store, bucket));
+            // The last start can write again.
+            if start < 3 {
+                let journal = journals(folder.path())?.pop().context("no journal")?;
+                std::fs::write(journal, [])?;
+            }
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_durable_value_that_was_replaced_and_deleted_does_not_come_back() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    run(async {
+        let (store, bucket) = open(folder.path())?;
+        bucket.set(key("a"), Value::bytes(content(1)), durable()).await?;
+        bucket.set(key("a"), Value::bytes(content(2)), Keeping::default()).await?;
+        bucket.delete(&[key("a")]).await?;
+        drop((store, bucket));
+        let (_store, bucket) = open(folder.path())?;
+        ensure!(bucket.get(&key("a")).await?.is_none());
         Ok(())
     })
 }

@@ -25,13 +25,17 @@ const HEADER: usize = 36;
 const OLD_MAGIC: [u8; 8] = *b"weftpar1";
 const OLD_HEADER: usize = 28;
 
-/// What versions skip at a restart: more than can have been given out since the last snapshot.
+/// What versions skip for each start since the last one that is known to have given some out: more than one can have given
+/// out since the last snapshot.
 const RESTART_SKIPS: u64 = 1 << 32;
 
 /// Versions for each second since 1970: where they begin at the least, should nothing have been saved at all.
 const VERSIONS_PER_SECOND: u64 = 1 << 20;
 
 const SNAPSHOT: &str = "snapshot";
+
+/// A snapshot that is being written.
+const UNFINISHED: &str = "snapshot.new";
 
 /// What stands in the way of reading or writing it.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -73,6 +77,8 @@ pub struct Disk {
 /// What a folder held.
 pub struct Found {
     pub records: Vec<Record>,
+    /// How many of these, the first ones, are in the snapshot.
+    pub in_snapshot: usize,
     /// Versions and epochs are given out from here on.
     pub clock: u64,
     /// Whether there is more than one snapshot would hold.
@@ -83,25 +89,33 @@ impl Disk {
     /// Reads what is there, and begins a new journal.
     pub fn open(folder: &Path) -> Result<(Self, Found), DiskError> {
         fs::create_dir_all(folder).map_err(|error| DiskError::io("create", folder, error))?;
+        // A crash may have left one, as large as the disk was.
+        fs::remove_file(folder.join(UNFINISHED)).ok();
         let Snapshot { journal: first, mut records, mut clock } = read_snapshot(&snapshot_path(folder))?;
+        let in_snapshot = records.len();
         let mut numbers = journals(folder)?;
         numbers.sort_unstable();
         let next = numbers.last().map_or(first, |last| last + 1).max(first);
+        // Of the journals that were begun since the snapshot, those that tell nothing of the clock.
+        let mut silent = next - first;
         let mut found = false;
         for number in numbers {
-            let path = journal::path_of(folder, number);
-            let length = fs::metadata(&path).map_err(|error| DiskError::io("read", &path, error))?.len();
-            if number < first || length == 0 {
-                fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?;
-            } else {
-                read_journal(&path, &mut records)?;
-                found = true;
+            let (path, before) = (journal::path_of(folder, number), records.len());
+            let is_whole = number < first || read_journal(&path, &mut records)?;
+            // One that is not whole stays until there is a snapshot, for whoever wants to look at it.
+            match is_whole && records.len() == before {
+                true => fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?,
+                false => found = true,
             }
+            silent -= u64::from(records.len() > before);
         }
-        clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(RESTART_SKIPS);
+        // A start that found the disk full has begun a journal and has given out versions, but could not write down where
+        // they began. So as many are skipped for each such start as for any other.
+        let skipped = RESTART_SKIPS.saturating_mul(1 + silent);
         clock = clock.max(unix_ms() / 1_000 * VERSIONS_PER_SECOND);
+        clock = records.iter().map(Record::version).fold(clock, u64::max).saturating_add(skipped);
         let journal = Journal::start(folder, next, &[Record::Clock { version: clock }])?;
-        Ok((Self { folder: folder.to_owned(), journal }, Found { records, clock, journals: found }))
+        Ok((Self { folder: folder.to_owned(), journal }, Found { records, in_snapshot, clock, journals: found }))
     }
 
     pub fn append(&self, records: Vec<Record>) -> Pending {
@@ -119,7 +133,7 @@ impl Disk {
     /// Replaces the snapshot by these records, which hold all that is in journals before `journal`. No version after
     /// `clock` is in them.
     pub fn write_snapshot(&self, journal: u64, clock: u64, records: &[Record]) -> Result<(), DiskError> {
-        let (place, beside) = (snapshot_path(&self.folder), self.folder.join("snapshot.new"));
+        let (place, beside) = (snapshot_path(&self.folder), self.folder.join(UNFINISHED));
         let write = || -> io::Result<()> {
             let mut file = BufWriter::with_capacity(1 << 20, File::create(&beside)?);
             let count = records.len() as u64;
@@ -132,7 +146,11 @@ impl Disk {
             file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
             fs::rename(&beside, &place)
         };
-        write().map_err(|error| DiskError::io("write", &beside, error))?;
+        write().map_err(|error| {
+            // Whoever waits for room on a full disk would wait for ever if a part of a snapshot took it.
+            fs::remove_file(&beside).ok();
+            DiskError::io("write", &beside, error)
+        })?;
         sync_folder(&self.folder)?;
         for old in journals(&self.folder)?.into_iter().filter(|&number| number < journal) {
             let path = journal::path_of(&self.folder, old);
@@ -177,7 +195,8 @@ fn read_snapshot(path: &Path) -> Result<Snapshot, DiskError> {
     Ok(Snapshot { journal, records, clock })
 }
 
-fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<(), DiskError> {
+/// Says whether there is nothing after the last record that is whole.
+fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<bool, DiskError> {
     let failure = |error| DiskError::io("read", path, error);
     let mut file = BufReader::with_capacity(1 << 20, File::open(path).map_err(failure)?);
     // As it stands in the file. Journals of earlier versions have none.
@@ -194,11 +213,15 @@ fn read_journal(path: &Path, records: &mut Vec<Record>) -> Result<(), DiskError>
                 let mut rest = Vec::new();
                 file.seek(io::SeekFrom::Start(at)).map_err(failure)?;
                 file.read_to_end(&mut rest).map_err(failure)?;
-                // What is cut off is the end. A mark behind what is not whole says that it was whole once.
-                let acknowledged = mark.is_some_and(|mark| rest.windows(mark.len()).any(|bytes| bytes == mark));
+                // What is cut off is the end. A mark behind what is not whole says that it was whole once. Where the first
+                // mark itself is not whole, nobody knows which one the journal has, so that any counts.
+                let acknowledged = match mark {
+                    Some(mark) => rest.windows(mark.len()).any(|bytes| bytes == mark),
+                    None => at == 0 && journal::holds_mark(&rest).map_err(failure)?,
+                };
                 return match acknowledged {
                     true => Err(DiskError::DamagedJournal { path: path.to_owned(), at }),
-                    false => Ok(()),
+                    false => Ok(rest.is_empty()),
                 };
             }
         }

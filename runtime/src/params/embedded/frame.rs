@@ -10,8 +10,11 @@ use crate::params::{Entry, Form, Key, Moment, Space, Value};
 /// The longest description of a change: names, a shape.
 const MAX_META: u32 = 64 << 10;
 
+/// The lengths that a record begins with.
+pub const LENGTHS: usize = 12;
+
 /// Lengths and checksum before a record.
-const PREFIX: usize = 16;
+const PREFIX: usize = LENGTHS + 4;
 
 /// What is read at a time: a length that is a lie costs no more.
 const PIECE: u64 = 1 << 20;
@@ -91,8 +94,8 @@ impl Record {
         let mut prefix = [0; PREFIX];
         prefix[..4].copy_from_slice(&(meta.len() as u32).to_le_bytes());
         prefix[4..12].copy_from_slice(&(data.len() as u64).to_le_bytes());
-        let checksum = checksum(&prefix[..12], &meta, data);
-        prefix[12..].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = checksum(&prefix[..LENGTHS], &meta, data);
+        prefix[LENGTHS..].copy_from_slice(&checksum.to_le_bytes());
         for part in [&prefix[..], &meta, data] {
             to.write_all(part)?;
         }
@@ -105,13 +108,13 @@ impl Record {
         let number = |range: std::ops::Range<usize>| {
             prefix[range].iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
         };
-        let (meta, data, expected) = (number(0..4), number(4..12), number(12..16));
+        let (meta, data, expected) = (number(0..4), number(4..LENGTHS), number(LENGTHS..PREFIX));
         if meta > u64::from(MAX_META) {
             return Ok(None);
         }
         let Some(meta) = read_exactly(from, meta)? else { return Ok(None) };
         let Some(data) = read_exactly(from, data)? else { return Ok(None) };
-        if u64::from(checksum(&prefix[..12], &meta, &data)) != expected {
+        if u64::from(checksum(&prefix[..LENGTHS], &meta, &data)) != expected {
             return Ok(None);
         }
         // Whole, and yet not understood: another version has written it. What follows must not be dropped for that.

@@ -1,7 +1,8 @@
 //! What must be durable, appended to a file: a thread writes what has come together and syncs once for all of it.
 //!
 //! What is synced together begins with the journal's mark. So whatever is before a mark was on disk when the mark was
-//! written, and has been acknowledged: if it cannot be read, that is damage and not the end of what a crash left.
+//! written, and has been acknowledged: if it cannot be read, that is damage and not the end of what a crash left. The first
+//! mark is on disk before anything of a tenant is written to the file, so a later one is never a tenant's forgery.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,13 +12,16 @@ use std::sync::{Arc, mpsc};
 use tokio::sync::{Notify, oneshot};
 
 use super::disk::DiskError;
-use super::frame::Record;
+use super::frame::{self, Record};
 
 /// Bytes of a journal from which on a snapshot is due.
 const LONG: u64 = 256 << 20;
 
 /// Requests that are written together.
 const TOGETHER: usize = 1_024;
+
+/// Random bytes that a mark is made from.
+const MARK_BYTES: usize = 16;
 
 enum Request {
     Append(Vec<Record>, Answer<()>),
@@ -92,6 +96,16 @@ pub fn path_of(folder: &Path, number: u64) -> PathBuf {
     folder.join(format!("journal-{number:020}"))
 }
 
+/// Whether a whole mark, of whatever journal, is among these bytes.
+pub fn holds_mark(bytes: &[u8]) -> io::Result<bool> {
+    let mut example = Vec::new();
+    Record::Begin { mark: crate::digest::hex(&[0; MARK_BYTES]) }.write(&mut example)?;
+    // Every mark is as long as any other, and so begins with the same lengths.
+    let lengths = &example[..frame::LENGTHS];
+    let is_mark = |mut bytes: &[u8]| matches!(Record::read(&mut bytes), Ok(Some(Record::Begin { .. })));
+    Ok(bytes.windows(example.len()).any(|bytes| bytes.starts_with(lengths) && is_mark(bytes)))
+}
+
 struct JournalFile {
     number: u64,
     path: PathBuf,
@@ -107,7 +121,7 @@ struct JournalFile {
 impl JournalFile {
     fn create(folder: &Path, number: u64) -> Result<Self, DiskError> {
         let path = path_of(folder, number);
-        let mut mark = [0; 16];
+        let mut mark = [0; MARK_BYTES];
         getrandom::fill(&mut mark).map_err(|error| DiskError::Ended(format!("no randomness: {error}")))?;
         let file = File::create_new(&path).map_err(|error| DiskError::io("create", &path, error))?;
         super::disk::sync_folder(folder).inspect_err(|_| {
@@ -123,6 +137,12 @@ impl JournalFile {
             mark: Record::Begin { mark: crate::digest::hex(&mark) },
             begun: false,
         })
+    }
+
+    /// Has the mark on disk before anything else.
+    fn begin(&mut self) -> io::Result<()> {
+        self.write(&[])?;
+        self.sync()
     }
 
     fn write(&mut self, records: &[Record]) -> io::Result<()> {
@@ -165,7 +185,7 @@ impl Thread {
                         self.flush(&mut failed, &mut waiting);
                         let next = JournalFile::create(&self.folder, self.file.number + 1).map(|file| self.file = file);
                         if next.is_ok() {
-                            failed = None;
+                            failed = self.file.begin().err().map(|error| self.failure(error));
                         }
                         answer.send(next.map(|()| self.file.number)).ok();
                     }
