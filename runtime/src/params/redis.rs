@@ -533,8 +533,8 @@ impl ParamStore for Redis {
         let last = Bytes::from([b"[", prefix.as_bytes(), b"\xff"].concat());
         let mut listed = Vec::new();
         while listed.len() < at_most {
-            let most = LISTED.min(at_most - listed.len());
-            let arguments = vec![Bytes::from(first), last.clone(), number(most as u64)];
+            // A whole page, however few are wanted: most of its names may have expired.
+            let arguments = vec![Bytes::from(first), last.clone(), number(LISTED as u64)];
             let mut parts = self.run(&scripts::LIST, space, None, arguments).await?.done()?.into_iter();
             let rest = answer::text(parts.next().unwrap_or(Reply::Nil))?;
             for part in parts {
@@ -545,6 +545,7 @@ impl ParamStore for Redis {
             }
             first = format!("({rest}");
         }
+        listed.truncate(at_most);
         Ok(listed)
     }
 

@@ -265,6 +265,19 @@ fn chunks(server: &RedisServer) -> Result<usize> {
     Ok(server.ask(&["--scan", "--pattern", "weft:chunk:*"])?.lines().count())
 }
 
+/// How often a command was run.
+fn calls(server: &RedisServer, command: &str) -> Result<u64> {
+    let statistics = server.ask(&["INFO", "commandstats"])?;
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = statistics.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+    Ok(line.map_or(Ok(0), str::parse)?)
+}
+
+/// How many scripts were run.
+fn scripts(server: &RedisServer) -> Result<u64> {
+    Ok(calls(server, "evalsha")? + calls(server, "eval")?)
+}
+
 fn held(server: &RedisServer, what: &str) -> Result<String> {
     Ok(server.ask(&["HGET", "weft:{tenant}:u", what])?.trim().to_owned())
 }
@@ -371,18 +384,34 @@ fn no_script_looks_at_more_than_some_names() -> Result<()> {
             let values = names.iter().map(|name| (name.clone(), floats(1.0, 1))).collect();
             bucket.set_many(values, Keeping::default()).await?;
         }
-        let calls = || -> Result<u64> {
-            let done = server.ask(&["INFO", "commandstats"])?;
-            let count = |name: &str| -> Option<u64> {
-                let line = done.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="))?;
-                line.split(',').next()?.parse().ok()
-            };
-            Ok(count("cmdstat_evalsha").unwrap_or(0) + count("cmdstat_eval").unwrap_or(0))
-        };
-        let before = calls()?;
+        let before = scripts(&server)?;
         ensure!(bucket.clear().await? == NAMES as u64);
-        ensure!(calls()? - before >= 20, "{} names in {} scripts", NAMES, calls()? - before);
+        let run = scripts(&server)? - before;
+        ensure!(run >= 20, "{NAMES} names in {run} scripts");
         ensure!(server.ask(&["EXISTS", "weft:{tenant}:h:job", "weft:{tenant}:z:job"])?.trim() == "0");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_short_list_passes_over_many_expired_names_in_few_steps() -> Result<()> {
+    const NAMES: usize = 2_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let names: Vec<_> = (0..NAMES).map(|number| key(&format!("name/{number:05}"))).collect();
+        let values = names.iter().map(|name| (name.clone(), floats(1.0, 1))).collect();
+        bucket.set_many(values, Keeping { expires: Some(Duration::from_millis(1)), ..Keeping::default() }).await?;
+        bucket.set(key("name/last"), floats(1.0, 1), Keeping::default()).await?;
+        let end = Instant::now() + PATIENCE;
+        while bucket.head(&names[0]).await?.is_some() {
+            ensure!(Instant::now() < end, "it does not expire");
+        }
+        let before = scripts(&server)?;
+        let page = bucket.list("", None, 1).await?;
+        let run = scripts(&server)? - before;
+        ensure!(page.items.len() == 1 && page.items[0].0 == key("name/last") && page.next.is_none(), "{page:?}");
+        ensure!(run <= 10, "{NAMES} expired names were passed over in {run} scripts");
         Ok(())
     })
 }
