@@ -147,7 +147,8 @@ impl Redis {
         let mut all = keys.all();
         all.extend(further_key);
         // What a store that has no incarnation becomes.
-        let candidate = if known.is_none() { incarnation::random()? } else { String::new() };
+        let may_begin = known.is_none() && !script.is_housekeeping;
+        let candidate = if may_begin { incarnation::random()? } else { String::new() };
         let mut given =
             vec![Bytes::from(known.clone().unwrap_or_default()), Bytes::from(candidate), Bytes::from(keys.job)];
         given.extend(arguments);
@@ -161,10 +162,7 @@ impl Redis {
                 self.link.name(),
                 space.tenant.as_str()
             ))),
-            // To collect for the tenants of other nodes is not to use their stores.
-            Answer::Done { incarnation, .. }
-                if known.is_none() && !std::ptr::eq(script, &raw const scripts::COLLECT) =>
-            {
+            Answer::Done { incarnation, .. } if may_begin => {
                 self.incarnations.learn(&space.tenant, incarnation).map_err(ParamError::Unavailable)?;
                 self.link.add_tenant(&space.tenant).await?;
                 Ok(answer)

@@ -265,6 +265,16 @@ fn chunks(server: &RedisServer) -> Result<usize> {
     Ok(server.ask(&["--scan", "--pattern", "weft:chunk:*"])?.lines().count())
 }
 
+/// Waits until the server is as it should be.
+async fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !holds()? {
+        ensure!(Instant::now() < end, "{what}: not after {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
 /// How often a command was run.
 fn calls(server: &RedisServer, command: &str) -> Result<u64> {
     let statistics = server.ask(&["INFO", "commandstats"])?;
@@ -450,6 +460,8 @@ fn a_server_keeps_nothing_of_a_tenant_that_is_gone() -> Result<()> {
         let left = server.ask(&["--scan", "--pattern", "weft:{tenant}*"])?;
         let left: Vec<&str> = left.lines().filter(|name| !name.contains(":o:")).collect();
         ensure!(left.iter().all(|name| name.ends_with(":u") || name.ends_with(":i")), "{left:?}");
+        // Nor does a job bring it back that is cleared after that.
+        ensure!(bucket.clear().await? == 0);
         ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.trim().is_empty());
         // A node that has not heard of it is told too.
         let elsewhere = connect(&server.address()).await?;
@@ -457,6 +469,26 @@ fn a_server_keeps_nothing_of_a_tenant_that_is_gone() -> Result<()> {
         let late =
             Bucket::new(elsewhere, space, account(LIMIT)).set(key("a"), floats(1.0, 1), Keeping::default()).await;
         ensure!(matches!(late, Err(ParamError::Ended)), "{late:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn whoever_gives_up_after_the_end_of_a_tenant_does_not_bring_it_back() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let sending = {
+            let bucket = bucket(store.clone());
+            tokio::spawn(async move { bucket.set(key("large"), floats(1.0, 40_000_000), Keeping::default()).await })
+        };
+        until("chunks are sent", || Ok(chunks(&server)? > 0)).await?;
+        store.end(&"tenant".parse()?).await?;
+        let refused = sending.await?;
+        ensure!(matches!(refused, Err(ParamError::Ended)), "{refused:?}");
+        ensure!(chunks(&server)? == 0, "{} chunks are left", chunks(&server)?);
+        let tenants = server.ask(&["SMEMBERS", "weft:tenants"])?;
+        ensure!(tenants.trim().is_empty(), "{tenants}");
         Ok(())
     })
 }
