@@ -82,6 +82,14 @@ pub struct Redis {
     news: News,
 }
 
+/// What one collection did.
+struct Collected {
+    /// Values that expired.
+    expired: u64,
+    /// Whether there was more to delete than there was time for.
+    is_cut_short: bool,
+}
+
 /// The keys of a space. All but the tenant's own are those of its job.
 struct Keys {
     prefix: String,
@@ -302,7 +310,8 @@ impl Redis {
         let mut parts = answer.done()?.into_iter();
         let is_crowded = answer::text(parts.next().unwrap_or(Reply::Nil))? == "1";
         if is_crowded {
-            // More that was replaced is kept for its readers than the tenant may have: it goes now.
+            // More that was replaced is kept for its readers than the tenant may have: it goes now. What is left when the
+            // time is over goes with the next collection.
             self.collect_of(&space.tenant).await?;
         }
         parts.map(answer::text).collect()
@@ -391,9 +400,7 @@ impl Redis {
         if places.is_empty() {
             return Ok(());
         }
-        for place in places {
-            chunks::delete(&self.link, &space.tenant, place).await?;
-        }
+        chunks::delete(&self.link, &space.tenant, places).await?;
         let arguments = places.iter().map(|place| text(place)).collect();
         let doomed = Some(Keys::doomed(&space.tenant));
         self.run(&scripts::FORGET, space, doomed, arguments).await?.done().map(drop)
@@ -589,7 +596,14 @@ impl ParamStore for Redis {
         for (space, _) in self.all_spaces(tenant).await? {
             self.clear(&space).await?;
         }
-        self.collect_of(tenant).await?;
+        // As long as something is left, the tenant is among those that are collected for, and its end is to be tried again.
+        if self.collect_of(tenant).await?.is_cut_short {
+            return Err(ParamError::Unavailable(format!(
+                "chunks of `{}` at {} are still being deleted",
+                tenant.as_str(),
+                self.link.name()
+            )));
+        }
         let kept = number(ENDED_KEPT.as_millis() as u64);
         self.run(&scripts::END, &space, None, vec![kept]).await?.done()?;
         self.link.remove_tenant(tenant).await?;
@@ -615,7 +629,7 @@ impl ParamStore for Redis {
         let mut gone = 0;
         for tenant in self.link.tenants().await? {
             let Ok(tenant) = tenant.parse::<StoreId>() else { continue };
-            gone += self.collect_of(&tenant).await?;
+            gone += self.collect_of(&tenant).await?.expired;
         }
         Ok(gone)
     }
@@ -668,25 +682,26 @@ impl Redis {
         Ok(changed)
     }
 
-    async fn collect_of(&self, tenant: &StoreId) -> Result<u64, ParamError> {
-        let mut gone = 0;
+    /// Deletes what expired and what is garbage, until nothing of it is left or the time is over.
+    async fn collect_of(&self, tenant: &StoreId) -> Result<Collected, ParamError> {
+        let mut collected = Collected { expired: 0, is_cut_short: false };
         let space = Space::of_tenant(tenant.clone());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.link.patience();
         loop {
             let arguments = vec![number(COLLECTED as u64), Bytes::from(Keys::prefix(tenant))];
             let answer = self.run(&scripts::COLLECT, &space, Some(Keys::doomed(tenant)), arguments).await;
             let mut parts = match answer {
                 // Nothing to collect from what is lost.
-                Err(ParamError::Lost(_)) => return Ok(gone),
+                Err(ParamError::Lost(_)) => return Ok(collected),
                 answer => answer?.done()?.into_iter(),
             };
             let expired = answer::number(parts.next().unwrap_or(Reply::Nil))?;
-            gone += expired;
+            collected.expired += expired;
             let references = answer::texts(parts.next().unwrap_or(Reply::Nil))?;
             self.delete_chunks(&space, &references).await?;
-            let more = expired as usize >= COLLECTED || references.len() >= COLLECTED;
-            if !more || Instant::now() > end {
-                return Ok(gone);
+            collected.is_cut_short = expired as usize >= COLLECTED || references.len() >= COLLECTED;
+            if !collected.is_cut_short || Instant::now() > end {
+                return Ok(collected);
             }
         }
     }

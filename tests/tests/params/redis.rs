@@ -492,3 +492,33 @@ fn whoever_gives_up_after_the_end_of_a_tenant_does_not_bring_it_back() -> Result
         Ok(())
     })
 }
+
+/// A tenant with more garbage than can be deleted in the time that one try has.
+#[test]
+fn the_end_of_a_tenant_is_not_reached_before_all_of_it_is_gone() -> Result<()> {
+    const GARBAGE: usize = 5_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let link = Link::open(&server.address(), None, Duration::from_millis(1)).await?;
+        let store = Redis::connect(link, Incarnations::in_memory()).await?;
+        bucket(store.clone()).set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        let garbage = "for i = 1, ARGV[1] do \
+            redis.call('ZADD', 'weft:{tenant}:g', 1, '0.' .. i .. ' 1') \
+            redis.call('SET', 'weft:chunk:tenant:0.' .. i .. ':0', 'x') end";
+        server.ask(&["EVAL", garbage, "0", &GARBAGE.to_string()])?;
+        ensure!(chunks(&server)? == GARBAGE);
+        let tenant = "tenant".parse()?;
+        let (mut tries, end) = (1, Instant::now() + PATIENCE);
+        while let Err(error) = store.end(&tenant).await {
+            ensure!(matches!(error, ParamError::Unavailable(_)), "{error:?}");
+            ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.contains("tenant"), "nobody collects the rest");
+            ensure!(Instant::now() < end, "{} chunks are left", chunks(&server)?);
+            tries += 1;
+        }
+        ensure!(tries > 1, "{GARBAGE} chunks in one try");
+        let left = server.ask(&["--scan", "--pattern", "weft:*"])?;
+        let left: Vec<&str> = left.lines().filter(|name| !name.contains(":o:")).collect();
+        ensure!(left.iter().all(|name| name.ends_with(":u") || name.ends_with(":i")), "{left:?}");
+        Ok(())
+    })
+}

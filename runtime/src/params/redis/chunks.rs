@@ -16,6 +16,9 @@ pub const CHUNK: u64 = 4 << 20;
 /// Chunks that are under way at once.
 const AT_ONCE: usize = 8;
 
+/// Chunks that one command deletes.
+const DELETED_AT_ONCE: usize = 500;
+
 /// Where the chunks of a value are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
@@ -106,12 +109,16 @@ impl Chunks {
     }
 }
 
-/// Deletes chunks, named as scripts do: the reference and how many they are.
-pub async fn delete(link: &Link, tenant: &StoreId, named: &str) -> Result<(), ParamError> {
-    let Some((reference, count)) = named.split_once(' ') else { return Ok(()) };
-    for index in 0..count.parse().unwrap_or(0) {
+/// Deletes chunks, each named as scripts do: the reference and how many they are.
+pub async fn delete(link: &Link, tenant: &StoreId, named: &[String]) -> Result<(), ParamError> {
+    let keys: Vec<String> = named
+        .iter()
+        .filter_map(|named| named.split_once(' '))
+        .flat_map(|(reference, count)| (0..count.parse().unwrap_or(0)).map(move |index| key(tenant, reference, index)))
+        .collect();
+    for keys in keys.chunks(DELETED_AT_ONCE) {
         let mut command = cmd("UNLINK");
-        command.arg(key(tenant, reference, index));
+        command.arg(keys);
         link.run(&command).await?;
     }
     Ok(())
