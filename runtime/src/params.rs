@@ -114,8 +114,6 @@ pub enum Change {
     /// Adds to a counter, which is 0 where there is none. Alone in its write.
     Add(i64),
     Delete,
-    /// Deletes, and gives what there was.
-    Take,
     /// From now on; `None` is never.
     Expire(Option<Duration>),
 }
@@ -164,7 +162,7 @@ pub struct Changed {
     pub version: u64,
     /// Whether there was something before.
     pub found: bool,
-    /// What a count left, or what was taken.
+    /// What a count left.
     pub entry: Option<Entry>,
 }
 

@@ -280,7 +280,6 @@ impl Redis {
                     arguments.extend([number(counted(key, 8)), number(frame), body]);
                 }
                 Change::Delete => arguments.extend([Bytes::from_static(b"D"), text(key.as_str())]),
-                Change::Take => arguments.extend([Bytes::from_static(b"T"), text(key.as_str())]),
                 Change::Expire(span) => {
                     arguments.extend([Bytes::from_static(b"X"), text(key.as_str()), milliseconds(*span)]);
                 }
@@ -518,7 +517,7 @@ impl ParamStore for Redis {
                     Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
                 }
                 Answer::Overflow { key } => Err(ParamError::Overflow(key)),
-                answer => self.changed(space, account, answer.done()?).await,
+                answer => answer.done()?.into_iter().map(head::read_changed).collect(),
             };
         }
     }
@@ -655,31 +654,6 @@ impl Redis {
                 return Ok(spaces.into_iter().collect());
             }
         }
-    }
-
-    async fn changed(
-        &self,
-        space: &Space,
-        account: &Arc<Account>,
-        parts: Vec<Reply>,
-    ) -> Result<Vec<Changed>, ParamError> {
-        let mut changed = Vec::with_capacity(parts.len());
-        for part in parts {
-            let (version, found, head) = head::read_changed(part)?;
-            let entry = match head {
-                // Chunks of what was taken are still there for a while. It is taken, so it comes whatever the limit.
-                Some(head) => {
-                    let charge = Charge::whatever_the_limit(account.clone(), head.frame.bytes);
-                    match self.filled(space, vec![Some(head)], vec![charge]).await? {
-                        Some(mut entries) => entries.pop().flatten(),
-                        None => return Err(ParamError::Lost(format!("chunks of `{space}` are missing"))),
-                    }
-                }
-                None => None,
-            };
-            changed.push(Changed { version, found, entry });
-        }
-        Ok(changed)
     }
 
     /// Deletes what expired and what is garbage, until nothing of it is left or the time is over.

@@ -522,3 +522,56 @@ fn the_end_of_a_tenant_is_not_reached_before_all_of_it_is_gone() -> Result<()> {
         Ok(())
     })
 }
+
+/// What a server answered is kept for a while, and nobody pays for that: it must not hold values.
+#[test]
+fn what_was_taken_leaves_no_copy_in_the_server() -> Result<()> {
+    const TAKEN: u64 = 200;
+    const BYTES: u64 = 60_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let memory = || -> Result<u64> {
+            let told = server.ask(&["INFO", "memory"])?;
+            let used = told.lines().find_map(|line| line.strip_prefix("used_memory_dataset:")).context("no memory")?;
+            Ok(used.trim().parse()?)
+        };
+        bucket.increment(key("warm"), 1).await?;
+        let before = memory()?;
+        for round in 0..TAKEN {
+            let value = Value::bytes(vec![round as u8; BYTES as usize]);
+            bucket.set(key("a"), value.clone(), Keeping::default()).await?;
+            ensure!(bucket.take(&[key("a")]).await?[0].as_ref().is_some_and(|entry| entry.value == value));
+        }
+        let more = memory()?.saturating_sub(before);
+        ensure!(more < TAKEN * BYTES / 4, "{more} bytes are left of values that are gone");
+        Ok(())
+    })
+}
+
+/// A tenant that replaces a lot gives up what it keeps for readers. A value that is being taken is not among that.
+#[test]
+fn what_is_taken_arrives_while_other_values_are_replaced() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        // Room for three values, so that no more than that is kept for readers.
+        let crowded = Bucket::new(store.clone(), space, account(45_000_000));
+        let replacing = tokio::spawn(async move {
+            for round in 0.. {
+                crowded.set(key("other"), floats(round as f32, 3_000_000), Keeping::default()).await?;
+            }
+            anyhow::Ok(())
+        });
+        let bucket = bucket(store);
+        for round in 0..30 {
+            bucket.set(key("a"), floats(round as f32, 3_000_000), Keeping::default()).await?;
+            let taken = bucket.take(&[key("a")]).await?.pop().flatten().context("nobody else takes it")?;
+            ensure!(taken.value == floats(round as f32, 3_000_000), "round {round}");
+        }
+        ensure!(!replacing.is_finished(), "{:?}", replacing.await?);
+        replacing.abort();
+        Ok(())
+    })
+}
