@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write, merge,
+    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write,
+    counted_bytes, merge,
 };
 use crate::tenant::{Account, Charge};
 
@@ -277,7 +278,7 @@ impl Bucket {
                 parts.iter().cloned().zip(entries).filter_map(|(key, entry)| Some((key, entry?))).collect();
             let there: Vec<(Key, u64)> = found.iter().map(|(key, entry)| (key.clone(), entry.version)).collect();
             let count = found.len();
-            let sum = if count == 0 { None } else { Some((sum_of(found).await?, count)) };
+            let sum = if count == 0 { None } else { Some((self.counted_sum(found).await?, count)) };
             match self.delete_unchanged(there).await {
                 Err(ParamError::Conflict { .. }) if further_tries.next().is_some() => {}
                 deleted => return deleted.map(|()| sum),
@@ -289,17 +290,33 @@ impl Bucket {
         let entries: Option<Vec<Entry>> = self.get_many(parts).await?.into_iter().collect();
         let Some(entries) = entries else { return Ok(None) };
         let found = parts.iter().cloned().zip(entries.iter().cloned()).collect();
-        // Counted before it is made.
-        let mut room = Charge::none(self.account.clone());
-        room.grow(entries.first().map_or(0, |entry| entry.value.data.len() as u64))?;
-        let value = sum_of(found).await?;
-        drop(room);
+        let value = if self.store.is_remote() {
+            self.counted_sum(found).await?
+        } else {
+            // Counted before it is made; from then on the store counts it.
+            let _room = self.room_for_sum(&found)?;
+            sum_of(found).await?
+        };
         let mut checks = vec![(round.clone(), Expect::Absent)];
         checks.extend(parts.iter().cloned().zip(entries.iter().map(|entry| Expect::Version(entry.version))));
         let mut changes = vec![(round.clone(), Change::Set { value: value.clone(), expires: Some(ROUND_KEPT) })];
         changes.extend(parts.iter().map(|part| (part.clone(), Change::Delete)));
         let changed = self.write_one(Write { checks, changes, ..Write::default() }).await?;
         Ok(Some(Entry { version: changed.version, value, expires: None }))
+    }
+
+    /// The sum of parts, counted before it is made and for as long as somebody holds it.
+    async fn counted_sum(&self, parts: Vec<(Key, Entry)>) -> Result<Value, ParamError> {
+        let room = self.room_for_sum(&parts)?;
+        let sum = sum_of(parts).await?;
+        Ok(Value { data: counted_bytes(sum.data, room), ..sum })
+    }
+
+    /// A sum is as large as each of its parts.
+    fn room_for_sum(&self, parts: &[(Key, Entry)]) -> Result<Charge, ParamError> {
+        let mut room = Charge::none(self.account.clone());
+        room.grow(parts.first().map_or(0, |(_, entry)| entry.value.data.len() as u64))?;
+        Ok(room)
     }
 
     /// Waits until workers 0 to `workers` have come to the barrier of this name, which is for one time.

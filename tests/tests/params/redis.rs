@@ -575,3 +575,27 @@ fn what_is_taken_arrives_while_other_values_are_replaced() -> Result<()> {
         Ok(())
     })
 }
+
+#[test]
+fn a_sum_is_counted_for_as_long_as_it_is_held() -> Result<()> {
+    const BYTES: u64 = 400_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let account = account(LIMIT);
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        let bucket = Bucket::new(connect(&server.address()).await?, space, account.clone());
+        for round in ["merged", "drained"] {
+            for worker in 0..2 {
+                bucket.contribute(&key(round), worker, floats(1.0, BYTES / 4), Keeping::default()).await?;
+            }
+        }
+        let merged = bucket.merged(&key("merged"), 2, PATIENCE).await?;
+        ensure!(account.used() == BYTES, "{}", account.used());
+        drop(merged);
+        let drained = bucket.drain(&key("drained"), 2).await?;
+        ensure!(account.used() == BYTES, "{}", account.used());
+        drop(drained);
+        ensure!(account.used() == 0, "{}", account.used());
+        Ok(())
+    })
+}
