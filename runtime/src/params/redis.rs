@@ -124,6 +124,11 @@ impl Keys {
         ]
     }
 
+    /// Where the answer to a request is kept for whoever asks again.
+    fn answer(tenant: &StoreId) -> Result<String, ParamError> {
+        Ok(format!("{}:o:{}", Self::prefix(tenant), incarnation::random()?))
+    }
+
     /// Chunks that are being deleted.
     fn doomed(tenant: &StoreId) -> String {
         format!("{}:d", Self::prefix(tenant))
@@ -297,12 +302,12 @@ impl Redis {
         values: &[(&Key, &Value)],
     ) -> Result<Vec<String>, ParamError> {
         let mut arguments = vec![number(account.limit()), number(values.len() as u64)];
-        arguments.extend([number(epoch), number(SENDING.as_millis() as u64)]);
+        arguments.extend([epoch, SENDING.as_millis() as u64, ANSWERS_KEPT.as_millis() as u64].map(number));
         for (key, value) in values {
             arguments.push(number(chunks::count(value.data.len() as u64)));
             arguments.push(number(counted(key, value.stored_bytes())));
         }
-        let answer = self.run(&scripts::RESERVE, space, None, arguments).await?;
+        let answer = self.run(&scripts::RESERVE, space, Some(Keys::answer(&space.tenant)?), arguments).await?;
         if let Answer::Limit = answer {
             return Err(OverLimit { name: account.name(), limit: account.limit() }.into());
         }
@@ -491,7 +496,7 @@ impl ParamStore for Redis {
 
     async fn write(&self, space: &Space, account: &Arc<Account>, write: Write) -> Result<Vec<Changed>, ParamError> {
         write.check()?;
-        let answer_key = format!("{}:o:{}", Keys::prefix(&space.tenant), incarnation::random()?);
+        let answer_key = Keys::answer(&space.tenant)?;
         loop {
             let (places, sent) = self.send(space, account, &write).await?;
             let arguments = Self::arguments(account, &write, sent)?;

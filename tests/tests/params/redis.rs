@@ -599,3 +599,22 @@ fn a_sum_is_counted_for_as_long_as_it_is_held() -> Result<()> {
         Ok(())
     })
 }
+
+/// A server that stands still for longer than its answer is waited for gets the same request twice.
+#[test]
+fn room_that_is_asked_for_twice_is_reserved_once() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        bucket.set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        server.pause()?;
+        let sending =
+            tokio::spawn(async move { bucket.set(key("large"), floats(1.0, 100_000), Keeping::default()).await });
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        server.go_on()?;
+        sending.await??;
+        ensure!(held(&server, "reserved")? == "0", "{} bytes are still reserved", held(&server, "reserved")?);
+        ensure!(server.ask(&["ZCARD", "weft:{tenant}:g"])?.trim() == "0");
+        Ok(())
+    })
+}
