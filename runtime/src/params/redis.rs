@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ::redis as client;
@@ -30,6 +31,7 @@ mod chunks;
 mod head;
 mod incarnation;
 mod link;
+mod reservation;
 mod scripts;
 mod watcher;
 
@@ -38,6 +40,7 @@ pub use link::{ConnectError, Link};
 
 use answer::Answer;
 use head::StoredHead;
+use reservation::Reservation;
 use scripts::Script;
 use watcher::News;
 
@@ -76,10 +79,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Where waits look again, should news of a change be lost with a connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Clones are the same store.
+#[derive(Clone)]
 pub struct Redis {
-    link: Link,
-    incarnations: Incarnations,
-    news: News,
+    link: Arc<Link>,
+    incarnations: Arc<Incarnations>,
+    news: Arc<News>,
 }
 
 /// What one collection did.
@@ -143,8 +148,8 @@ impl Redis {
     /// `incarnations` is what this node remembers of the server.
     pub async fn connect(link: Link, incarnations: Incarnations) -> Result<Arc<Self>, ConnectError> {
         link.check().await?;
-        let news = News::listen(&link);
-        Ok(Arc::new(Self { link, incarnations, news }))
+        let news = Arc::new(News::listen(&link));
+        Ok(Arc::new(Self { link: Arc::new(link), incarnations: Arc::new(incarnations), news }))
     }
 
     /// Runs a script on a space; the answer is what comes after the incarnation.
@@ -293,86 +298,96 @@ impl Redis {
         Ok(arguments)
     }
 
-    /// Reserves room for large values, and says where they go.
+    /// Reserves room for large values, given as the bytes of each and the bytes that count.
     async fn reserve(
-        &self,
-        space: &Space,
-        account: &Account,
+        self,
+        space: Space,
+        account: Arc<Account>,
         epoch: u64,
-        values: &[(&Key, &Value)],
-    ) -> Result<Vec<String>, ParamError> {
+        values: Vec<(u64, u64)>,
+    ) -> Result<Reservation, ParamError> {
         let mut arguments = vec![number(account.limit()), number(values.len() as u64)];
         arguments.extend([epoch, SENDING.as_millis() as u64, ANSWERS_KEPT.as_millis() as u64].map(number));
-        for (key, value) in values {
-            arguments.push(number(chunks::count(value.data.len() as u64)));
-            arguments.push(number(counted(key, value.stored_bytes())));
+        for &(bytes, counted) in &values {
+            arguments.extend([number(chunks::count(bytes)), number(counted)]);
         }
-        let answer = self.run(&scripts::RESERVE, space, Some(Keys::answer(&space.tenant)?), arguments).await?;
+        let answer = self.run(&scripts::RESERVE, &space, Some(Keys::answer(&space.tenant)?), arguments).await?;
         if let Answer::Limit = answer {
             return Err(OverLimit { name: account.name(), limit: account.limit() }.into());
         }
         let mut parts = answer.done()?.into_iter();
         let is_crowded = answer::text(parts.next().unwrap_or(Reply::Nil))? == "1";
+        let references: Vec<String> = parts.map(answer::text).collect::<Result<_, _>>()?;
+        let places =
+            references.iter().zip(&values).map(|(reference, &(bytes, _))| chunks::named(reference, bytes)).collect();
+        let reservation = Reservation::new(self.clone(), space, places);
         if is_crowded {
             // More that was replaced is kept for its readers than the tenant may have: it goes now. What is left when the
             // time is over goes with the next collection.
-            self.collect_of(&space.tenant).await?;
+            self.collect_of(&reservation.space().tenant).await?;
         }
-        parts.map(answer::text).collect()
+        Ok(reservation)
     }
 
-    /// Puts large values where no head names them yet. What cannot be sent is gone again.
-    async fn send(
-        &self,
-        space: &Space,
-        account: &Account,
-        write: &Write,
-    ) -> Result<(Vec<String>, Vec<chunks::Sent>), ParamError> {
-        let large: Vec<(&Key, &Value)> = write
-            .changes
-            .iter()
-            .filter_map(|(key, change)| match change {
-                Change::Set { value, .. } if value.data.len() > INLINE => Some((key, value)),
-                _ => None,
-            })
-            .collect();
-        if large.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
-        let references = self.reserve(space, account, epoch, &large).await?;
-        let places: Vec<String> = references
-            .iter()
-            .zip(&large)
-            .map(|(reference, (_, value))| chunks::named(reference, value.data.len() as u64))
-            .collect();
+    /// Puts large values where no head names them yet.
+    async fn send(&self, reservation: &Reservation, write: &Write) -> Result<Vec<chunks::Sent>, ParamError> {
+        let tenant = &reservation.space().tenant;
+        let is_stopped = AtomicBool::new(false);
         let sending = async {
-            let mut sent = Vec::with_capacity(large.len());
-            for (reference, (_, value)) in references.into_iter().zip(&large) {
-                sent.push(chunks::put(&self.link, &space.tenant, reference, value.data.clone()).await?);
+            let mut sent = Vec::new();
+            for (reference, (_, value)) in reservation.references().zip(large_values(write)) {
+                let data = value.data.clone();
+                sent.push(chunks::put(&self.link, tenant, reference.to_owned(), data, &is_stopped).await?);
             }
             Ok(sent)
         };
-        let sent = tokio::select! {
-            sent = sending => sent,
-            error = self.renew(space, &places) => Err(error),
-        };
-        match sent {
-            Ok(sent) => Ok((places, sent)),
-            Err(error) => {
-                self.abandon(space, &places).await;
+        let mut sending = std::pin::pin!(sending);
+        tokio::select! {
+            sent = &mut sending => sent,
+            error = self.renew(reservation) => {
+                // Those under way are waited for: a chunk that arrives after the others were deleted would stay for ever.
+                is_stopped.store(true, Relaxed);
+                sending.await.ok();
                 Err(error)
             }
         }
     }
 
+    /// Sends large values, and makes the changes. `None` if sending took longer than the chunks are kept for.
+    async fn send_and_change(
+        self,
+        reservation: Reservation,
+        account: Arc<Account>,
+        write: Write,
+        answer_key: String,
+    ) -> Result<Option<Vec<Changed>>, ParamError> {
+        let sent = match self.send(&reservation, &write).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                reservation.abandon().await;
+                return Err(error);
+            }
+        };
+        let arguments = Self::arguments(&account, &write, sent)?;
+        let answer = self.run(&scripts::WRITE, reservation.space(), Some(answer_key), arguments).await;
+        // Only where it is certain that the change was not made: an answer may be lost and the change done.
+        match &answer {
+            Ok(Answer::Done { .. }) | Err(ParamError::Unavailable(_) | ParamError::Damaged(_)) => reservation.keep(),
+            _ => reservation.abandon().await,
+        }
+        match answer? {
+            Answer::Late => Ok(None),
+            answer => changed(&account, write, answer).map(Some),
+        }
+    }
+
     /// Asks for more time to send, again and again, until that is refused.
-    async fn renew(&self, space: &Space, places: &[String]) -> ParamError {
+    async fn renew(&self, reservation: &Reservation) -> ParamError {
         loop {
             tokio::time::sleep(RENEWED_EVERY).await;
             let mut arguments = vec![number(SENDING.as_millis() as u64)];
-            arguments.extend(places.iter().map(|place| text(place)));
-            match self.run(&scripts::RENEW, space, None, arguments).await {
+            arguments.extend(reservation.places().iter().map(|place| text(place)));
+            match self.run(&scripts::RENEW, reservation.space(), None, arguments).await {
                 Ok(Answer::Late) => {
                     return ParamError::Unavailable("a value took too long to send".to_owned());
                 }
@@ -408,6 +423,43 @@ impl Redis {
         let arguments = places.iter().map(|place| text(place)).collect();
         let doomed = Some(Keys::doomed(&space.tenant));
         self.run(&scripts::FORGET, space, doomed, arguments).await?.done().map(drop)
+    }
+}
+
+/// Values that are cut into chunks.
+fn large_values(write: &Write) -> impl Iterator<Item = (&Key, &Value)> {
+    write.changes.iter().filter_map(|(key, change)| match change {
+        Change::Set { value, .. } if value.data.len() > INLINE => Some((key, value)),
+        _ => None,
+    })
+}
+
+/// Goes on with it to its end, also if whoever waits for it goes away.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ParamError>> + Send + 'static,
+) -> Result<T, ParamError> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Err(ParamError::Unavailable(format!("a write was interrupted: {error}"))))
+}
+
+/// What the script said to the changes.
+fn changed(account: &Account, write: Write, answer: Answer) -> Result<Vec<Changed>, ParamError> {
+    match answer {
+        Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
+        Answer::Fenced { newest } => match write.fence {
+            Some(fence) => Err(ParamError::Fenced { claim: fence.claim, epoch: fence.epoch, newest }),
+            None => Err(ParamError::Damaged("a fence that was not given".to_owned())),
+        },
+        Answer::Conflict { key, found } => {
+            let expected = write.checks.iter().find(|(checked, _)| *checked == key);
+            let expected = expected.map_or(Expect::Absent, |(_, expected)| *expected);
+            Err(ParamError::Conflict { key, found, expected })
+        }
+        Answer::Form { key, found } => {
+            Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
+        }
+        Answer::Overflow { key } => Err(ParamError::Overflow(key)),
+        answer => answer.done()?.into_iter().map(head::read_changed).collect(),
     }
 }
 
@@ -497,33 +549,25 @@ impl ParamStore for Redis {
     async fn write(&self, space: &Space, account: &Arc<Account>, write: Write) -> Result<Vec<Changed>, ParamError> {
         write.check()?;
         let answer_key = Keys::answer(&space.tenant)?;
+        let large: Vec<(u64, u64)> = large_values(&write)
+            .map(|(key, value)| (value.data.len() as u64, counted(key, value.stored_bytes())))
+            .collect();
+        if large.is_empty() {
+            let arguments = Self::arguments(account, &write, Vec::new())?;
+            let answer = self.run(&scripts::WRITE, space, Some(answer_key), arguments).await?;
+            return changed(account, write, answer);
+        }
+        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
         loop {
-            let (places, sent) = self.send(space, account, &write).await?;
-            let arguments = Self::arguments(account, &write, sent)?;
-            let answer = self.run(&scripts::WRITE, space, Some(answer_key.clone()), arguments).await;
-            // Only where it is certain that the change was not made: an answer may be lost and the change done.
-            if !matches!(answer, Ok(Answer::Done { .. }) | Err(ParamError::Unavailable(_) | ParamError::Damaged(_))) {
-                self.abandon(space, &places).await;
+            // What is reserved or sent must be used or deleted, also if the caller goes away. Until room is reserved the
+            // values stay with the caller, so that what such callers leave in memory is within the tenant's limit.
+            let reserving = self.clone().reserve(space.clone(), account.clone(), epoch, large.clone());
+            let reservation = to_its_end(reserving).await?;
+            let sending = self.clone().send_and_change(reservation, account.clone(), write.clone(), answer_key.clone());
+            // Chunks that took longer to send than they are kept for are sent once more.
+            if let Some(changed) = to_its_end(sending).await? {
+                return Ok(changed);
             }
-            return match answer? {
-                // Chunks took longer to send than they are kept for: once more.
-                Answer::Late => continue,
-                Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
-                Answer::Fenced { newest } => match write.fence {
-                    Some(fence) => Err(ParamError::Fenced { claim: fence.claim, epoch: fence.epoch, newest }),
-                    None => Err(ParamError::Damaged("a fence that was not given".to_owned())),
-                },
-                Answer::Conflict { key, found } => {
-                    let expected = write.checks.iter().find(|(checked, _)| *checked == key);
-                    let expected = expected.map_or(Expect::Absent, |(_, expected)| *expected);
-                    Err(ParamError::Conflict { key, found, expected })
-                }
-                Answer::Form { key, found } => {
-                    Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
-                }
-                Answer::Overflow { key } => Err(ParamError::Overflow(key)),
-                answer => answer.done()?.into_iter().map(head::read_changed).collect(),
-            };
         }
     }
 

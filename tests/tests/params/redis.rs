@@ -618,3 +618,59 @@ fn room_that_is_asked_for_twice_is_reserved_once() -> Result<()> {
         Ok(())
     })
 }
+
+/// Begins to send a value, and goes away in the middle of that.
+async fn give_up_sending(server: &RedisServer, bucket: Bucket) -> Result<()> {
+    let sending =
+        tokio::spawn(async move { bucket.set(key("large"), floats(1.0, 40_000_000), Keeping::default()).await });
+    until("chunks are sent", || Ok(chunks(server)? > 0)).await?;
+    sending.abort();
+    ensure!(sending.await.is_err(), "it was sent before it could be given up");
+    Ok(())
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_leaves_no_reservation() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        give_up_sending(&server, bucket.clone()).await?;
+        until("nothing is reserved", || Ok(held(&server, "reserved")? == "0")).await?;
+        ensure!(server.ask(&["ZCARD", "weft:{tenant}:g"])?.trim() == "0");
+        ensure!(bucket.get(&key("large")).await?.is_some_and(|entry| entry.value == floats(1.0, 40_000_000)));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_write_that_nobody_waits_for_leaves_nothing_of_a_tenant_that_is_gone() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        give_up_sending(&server, bucket(store.clone())).await?;
+        store.end(&"tenant".parse()?).await?;
+        drop(store);
+        // Whoever is still sending has connections; this question has one too.
+        let connections = || -> Result<usize> { Ok(server.ask(&["CLIENT", "LIST"])?.matches(" addr=").count()) };
+        until("nothing is under way", || Ok(connections()? == 1)).await?;
+        ensure!(chunks(&server)? == 0, "{} chunks are left", chunks(&server)?);
+        Ok(())
+    })
+}
+
+/// The answer to a reservation comes when whoever asked for room has gone.
+#[test]
+fn room_that_nobody_waits_for_is_given_back() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        bucket.set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        let mut given_up = 0;
+        while given_up < 20 {
+            let large = bucket.set(key("large"), floats(1.0, 100_000), Keeping::default());
+            given_up += u32::from(tokio::time::timeout(Duration::from_micros(100), large).await.is_err());
+        }
+        until("nothing is reserved", || Ok(held(&server, "reserved")? == "0")).await?;
+        Ok(())
+    })
+}
