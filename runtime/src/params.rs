@@ -239,7 +239,7 @@ pub trait ParamStore: Send + Sync + 'static {
     async fn clear(&self, space: &Space) -> Result<u64, ParamError>;
 
     /// Deletes everything of a tenant for good: whatever is done in its name from now on ends with [`ParamError::Ended`],
-    /// also what has begun before.
+    /// also what has begun before. After an error something may be left, and it is to be tried again.
     async fn end(&self, tenant: &StoreId) -> Result<(), ParamError>;
 
     /// Bytes that count for a tenant.
@@ -263,8 +263,8 @@ pub trait ParamStore: Send + Sync + 'static {
         false
     }
 
-    /// A tenant's store that was lost begins anew.
-    fn accept_loss(&self, _tenant: &StoreId) -> Result<(), ParamError> {
+    /// The store of a tenant that lives begins anew, after it was lost or ended elsewhere.
+    async fn accept_loss(&self, _tenant: &StoreId) -> Result<(), ParamError> {
         Ok(())
     }
 }

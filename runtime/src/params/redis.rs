@@ -637,25 +637,12 @@ impl ParamStore for Redis {
     }
 
     async fn end(&self, tenant: &StoreId) -> Result<(), ParamError> {
-        // Whatever the server has lost of it would be deleted now.
-        self.accept_loss(tenant)?;
-        let space = Space::of_tenant(tenant.clone());
-        self.run(&scripts::END, &space, None, vec![number(0)]).await?.done()?;
-        for (space, _) in self.all_spaces(tenant).await? {
-            self.clear(&space).await?;
+        match self.delete_all_of(tenant).await {
+            // The server was emptied, or the store has begun anew for somebody else: nothing of this one is left.
+            Err(ParamError::Lost(_)) => {}
+            deleted => deleted?,
         }
-        // As long as something is left, the tenant is among those that are collected for, and its end is to be tried again.
-        if self.collect_of(tenant).await?.is_cut_short {
-            return Err(ParamError::Unavailable(format!(
-                "chunks of `{}` at {} are still being deleted",
-                tenant.as_str(),
-                self.link.name()
-            )));
-        }
-        let kept = number(ENDED_KEPT.as_millis() as u64);
-        self.run(&scripts::END, &space, None, vec![kept]).await?.done()?;
-        self.link.remove_tenant(tenant).await?;
-        self.accept_loss(tenant)
+        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)
     }
 
     async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
@@ -669,8 +656,16 @@ impl ParamStore for Redis {
         true
     }
 
-    fn accept_loss(&self, tenant: &StoreId) -> Result<(), ParamError> {
-        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)
+    async fn accept_loss(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)?;
+        match self.begin(tenant).await? {
+            Answer::Ending => {
+                // Whoever deleted the tenant elsewhere has not come to the end of it.
+                self.end(tenant).await?;
+                self.begin(tenant).await?.done().map(drop)
+            }
+            answer => answer.done().map(drop),
+        }
     }
 
     async fn collect(&self) -> Result<u64, ParamError> {
@@ -684,6 +679,32 @@ impl ParamStore for Redis {
 }
 
 impl Redis {
+    /// Goes on with a store that was ended, if it was.
+    async fn begin(&self, tenant: &StoreId) -> Result<Answer, ParamError> {
+        let arguments = vec![Bytes::from(incarnation::random()?)];
+        self.run(&scripts::BEGIN, &Space::of_tenant(tenant.clone()), None, arguments).await
+    }
+
+    async fn delete_all_of(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        let space = Space::of_tenant(tenant.clone());
+        self.run(&scripts::END, &space, None, vec![number(0)]).await?.done()?;
+        for (space, _) in self.all_spaces(tenant).await? {
+            self.clear(&space).await?;
+        }
+        // As long as something is left, the tenant is among those that are collected for, and its end is to be tried again.
+        if self.collect_of(tenant).await?.is_cut_short {
+            return Err(ParamError::Unavailable(format!(
+                "chunks of `{}` at {} are still being deleted",
+                tenant.as_str(),
+                self.link.name()
+            )));
+        }
+        // Before the last step, after which the tenant may begin anew elsewhere and is to be collected for again.
+        self.link.remove_tenant(tenant).await?;
+        let kept = number(ENDED_KEPT.as_millis() as u64);
+        self.run(&scripts::END, &space, None, vec![kept]).await?.done().map(drop)
+    }
+
     /// All spaces in which a tenant has something, each with whether that is values.
     async fn all_spaces(&self, tenant: &StoreId) -> Result<Vec<(Space, bool)>, ParamError> {
         let of_tenant = Space::of_tenant(tenant.clone());

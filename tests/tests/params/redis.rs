@@ -124,7 +124,7 @@ fn an_emptied_server_is_lost_state_and_not_an_empty_store() -> Result<()> {
         let again = Redis::connect(Link::open(&server.address(), None, PATIENCE).await?, incarnations).await?;
         let used = bucket(again.clone());
         ensure!(is_lost(used.get(&key("a")).await.map(drop)));
-        again.accept_loss(&tenant)?;
+        again.accept_loss(&tenant).await?;
         ensure!(used.get(&key("a")).await?.is_none());
         used.set(key("a"), floats(2.0, 10), Keeping::default()).await?;
         Ok(())
@@ -671,6 +671,62 @@ fn room_that_nobody_waits_for_is_given_back() -> Result<()> {
             given_up += u32::from(tokio::time::timeout(Duration::from_micros(100), large).await.is_err());
         }
         until("nothing is reserved", || Ok(held(&server, "reserved")? == "0")).await?;
+        Ok(())
+    })
+}
+
+/// Two nodes share a store, and the tenant of one of them is deleted.
+#[test]
+fn a_tenant_that_lives_begins_anew_after_its_store_was_ended() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let (one, two) = (connect(&server.address()).await?, connect(&server.address()).await?);
+        let (tenant, living) = ("tenant".parse()?, bucket(two.clone()));
+        let before = living.set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        one.end(&tenant).await?;
+        let ended = living.set(key("a"), floats(1.0, 1), Keeping::default()).await;
+        ensure!(matches!(ended, Err(ParamError::Ended)), "{ended:?}");
+        two.accept_loss(&tenant).await?;
+        ensure!(living.get(&key("a")).await?.is_none(), "it was deleted");
+        ensure!(living.set(key("a"), floats(2.0, 1), Keeping::default()).await? > before);
+        for kind in ["u", "i"] {
+            let left = server.ask(&["PTTL", &format!("weft:{{tenant}}:{kind}")])?;
+            ensure!(left.trim() == "-1", "`{kind}` goes in {left}");
+        }
+        ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.contains("tenant"));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_tenant_that_lives_finishes_an_end_that_was_cut_short() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let living = bucket(store.clone());
+        living.set(key("large"), floats(1.0, 100_000), Keeping::default()).await?;
+        // The node that deletes dies after its first step.
+        server.ask(&["HSET", "weft:{tenant}:u", "ended", "1"])?;
+        store.accept_loss(&"tenant".parse()?).await?;
+        ensure!(chunks(&server)? == 0 && living.get(&key("large")).await?.is_none());
+        living.set(key("large"), floats(2.0, 100_000), Keeping::default()).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn whoever_is_late_to_end_a_store_leaves_the_one_that_began_anew() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let (late, other) = (connect(&server.address()).await?, connect(&server.address()).await?);
+        let tenant = "tenant".parse()?;
+        bucket(late.clone()).set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        other.end(&tenant).await?;
+        other.accept_loss(&tenant).await?;
+        let living = bucket(other);
+        living.set(key("a"), floats(2.0, 1), Keeping::default()).await?;
+        late.end(&tenant).await?;
+        ensure!(living.get(&key("a")).await?.is_some_and(|entry| entry.value == floats(2.0, 1)));
         Ok(())
     })
 }

@@ -38,6 +38,7 @@ scripts! {
     RESERVE = "reserve.lua",
     RENEW = "renew.lua",
     CLAIM = "claim.lua",
+    BEGIN = "begin.lua",
     END = "end.lua",
 }
 
