@@ -8,5 +8,6 @@ mod params {
     mod crashes;
     mod model;
     mod redis;
+    mod sending;
     mod suite;
 }

@@ -50,9 +50,10 @@ const INLINE: usize = 64 << 10;
 /// How long an answer is kept for who asks again: longer than anybody does.
 const ANSWERS_KEPT: Duration = Duration::from_secs(60);
 
-/// How long chunks that are being sent are waited for before they are garbage, and how often more time is asked for.
+/// How long chunks that are being sent are waited for before they are garbage, and how often more time is asked for in this
+/// time.
 const SENDING: Duration = Duration::from_secs(300);
-const RENEWED_EVERY: Duration = Duration::from_secs(60);
+const RENEWALS: u32 = 5;
 
 /// Bytes of values that may come with their heads, before they are counted.
 const COME_ALONG: usize = INLINE;
@@ -85,6 +86,8 @@ pub struct Redis {
     link: Arc<Link>,
     incarnations: Arc<Incarnations>,
     news: Arc<News>,
+    /// How long the server waits for chunks unless it is asked for more time.
+    sending: Duration,
 }
 
 /// What one collection did.
@@ -147,9 +150,18 @@ impl Keys {
 impl Redis {
     /// `incarnations` is what this node remembers of the server.
     pub async fn connect(link: Link, incarnations: Incarnations) -> Result<Arc<Self>, ConnectError> {
+        Self::connect_to_send_within(link, incarnations, SENDING).await
+    }
+
+    /// The same, with another time after which chunks are garbage if the node that sends them does not ask for more.
+    pub async fn connect_to_send_within(
+        link: Link,
+        incarnations: Incarnations,
+        sending: Duration,
+    ) -> Result<Arc<Self>, ConnectError> {
         link.check().await?;
         let news = Arc::new(News::listen(&link));
-        Ok(Arc::new(Self { link: Arc::new(link), incarnations: Arc::new(incarnations), news }))
+        Ok(Arc::new(Self { link: Arc::new(link), incarnations: Arc::new(incarnations), news, sending }))
     }
 
     /// Runs a script on a space; the answer is what comes after the incarnation.
@@ -307,7 +319,7 @@ impl Redis {
         values: Vec<(u64, u64)>,
     ) -> Result<Reservation, ParamError> {
         let mut arguments = vec![number(account.limit()), number(values.len() as u64)];
-        arguments.extend([epoch, SENDING.as_millis() as u64, ANSWERS_KEPT.as_millis() as u64].map(number));
+        arguments.extend([epoch, self.sending.as_millis() as u64, ANSWERS_KEPT.as_millis() as u64].map(number));
         for &(bytes, counted) in &values {
             arguments.extend([number(chunks::count(bytes)), number(counted)]);
         }
@@ -384,8 +396,8 @@ impl Redis {
     /// Asks for more time to send, again and again, until that is refused.
     async fn renew(&self, reservation: &Reservation) -> ParamError {
         loop {
-            tokio::time::sleep(RENEWED_EVERY).await;
-            let mut arguments = vec![number(SENDING.as_millis() as u64)];
+            tokio::time::sleep(self.sending / RENEWALS).await;
+            let mut arguments = vec![number(self.sending.as_millis() as u64)];
             arguments.extend(reservation.places().iter().map(|place| text(place)));
             match self.run(&scripts::RENEW, reservation.space(), None, arguments).await {
                 Ok(Answer::Late) => {
