@@ -115,8 +115,6 @@ pub enum Change {
     /// Adds to a counter, which is 0 where there is none. Alone in its write.
     Add(i64),
     Delete,
-    /// Deletes, and gives what there was.
-    Take,
     /// From now on; `None` is never.
     Expire(Option<Duration>),
 }
@@ -165,7 +163,7 @@ pub struct Changed {
     pub version: u64,
     /// Whether there was something before.
     pub found: bool,
-    /// What a count left, or what was taken.
+    /// What a count left.
     pub entry: Option<Entry>,
 }
 
@@ -249,7 +247,7 @@ pub trait ParamStore: Send + Sync + 'static {
     async fn clear(&self, space: &Space) -> Result<u64, ParamError>;
 
     /// Deletes everything of a tenant for good: whatever is done in its name from now on ends with [`ParamError::Ended`],
-    /// also what has begun before.
+    /// also what has begun before. After an error something may be left, and it is to be tried again.
     async fn end(&self, tenant: &StoreId) -> Result<(), ParamError>;
 
     /// Bytes that count for a tenant.
@@ -273,8 +271,8 @@ pub trait ParamStore: Send + Sync + 'static {
         false
     }
 
-    /// A tenant's store that was lost begins anew.
-    fn accept_loss(&self, _tenant: &StoreId) -> Result<(), ParamError> {
+    /// The store of a tenant that lives begins anew, after it was lost or ended elsewhere.
+    async fn accept_loss(&self, _tenant: &StoreId) -> Result<(), ParamError> {
         Ok(())
     }
 }

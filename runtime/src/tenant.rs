@@ -225,6 +225,8 @@ pub enum TenantError {
     Exists(Name),
     #[error("the tenant `{0}` has this `store` already")]
     StoreTaken(Name),
+    #[error("the values in the `store` `{0}` are still being deleted, with the tenant that had it: try again later")]
+    StoreEnding(StoreId),
     #[error("no randomness for a key: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error(transparent)]
@@ -339,6 +341,10 @@ impl Tenants {
         let store = store.map_or_else(StoreId::random, Ok)?;
         if let Some(owner) = self.directory().tenants.values().find(|tenant| tenant.store == store) {
             return Err(TenantError::StoreTaken(owner.name.clone()));
+        }
+        // What is still to be deleted for a tenant that is gone would be deleted from under the new one.
+        if self.ended_stores()?.contains(&store) {
+            return Err(TenantError::StoreEnding(store));
         }
         let id = TenantId(self.next_id.fetch_add(1, Relaxed));
         let record = TenantRecord { id, name: name.clone(), created_ms: unix_ms(), quota, store: Some(store) };
@@ -482,6 +488,23 @@ mod tests {
             again.store_is_gone(&first.store).await.unwrap();
             assert!(again.ended_stores().unwrap().is_empty());
             assert_eq!(again.get("ada").unwrap().store, second.store);
+        });
+    }
+
+    #[test]
+    fn a_store_that_is_still_being_deleted_is_not_given_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let tenants = Tenants::load(metadata, Account::new("max_memory", u64::MAX, None)).unwrap();
+            let create = |name: &str, store| tenants.create(name.parse().unwrap(), Quota::default(), store);
+            let (first, _) = create("ada", None).await.unwrap();
+            tenants.delete("ada", Batch::default()).await.unwrap();
+            let refused = create("bob", Some(first.store.clone())).await.err().unwrap();
+            assert!(matches!(&refused, TenantError::StoreEnding(store) if *store == first.store), "{refused}");
+            tenants.store_is_gone(&first.store).await.unwrap();
+            assert_eq!(create("bob", Some(first.store.clone())).await.unwrap().0.store, first.store);
         });
     }
 }

@@ -8,6 +8,7 @@ mod params {
     mod crashes;
     mod model;
     mod redis;
+    mod sending;
     mod snapshots;
     mod suite;
 }

@@ -177,7 +177,9 @@ impl From<TenantError> for ApiError {
     fn from(error: TenantError) -> Self {
         match error {
             TenantError::NotFound(_) => Self::new(Kind::NotFound, error.to_string()),
-            TenantError::Exists(_) | TenantError::StoreTaken(_) => Self::new(Kind::Conflict, error.to_string()),
+            TenantError::Exists(_) | TenantError::StoreTaken(_) | TenantError::StoreEnding(_) => {
+                Self::new(Kind::Conflict, error.to_string())
+            }
             TenantError::Randomness(_) | TenantError::Meta(_) => Self::internal(&error),
         }
     }

@@ -15,7 +15,7 @@ use super::HostState;
 use super::task::weft::train::params::{Error, Host, HostBucket, PeerValue, Versioned};
 use super::tensor::Handle;
 use crate::names::Name;
-use crate::params::bucket::{Contributed, Keeping, MAX_PAGE};
+use crate::params::bucket::{Contributed, Keeping, MAX_PAGE, TAKES};
 use crate::params::{BadKey, BadValue, Bucket, Entry, Expect, Form, Key, ParamError, ParamStore, Space, Value};
 use crate::tenant::{Charge, Tenant};
 
@@ -236,8 +236,23 @@ impl HostBucket for HostState {
     async fn take(&mut self, this: Resource<Bucket>, name: String) -> Result<Result<Option<Versioned>, Error>> {
         answer!({
             let (bucket, key) = (self.bucket(&this)?, key(&name)?);
-            let entry = bucket.take(&[key]).await?.pop().flatten();
-            self.found(&name, entry)
+            let mut further_tries = 1..TAKES;
+            loop {
+                // The guest holds it before it is deleted: what cannot be given to the guest stays.
+                let entry = bucket.get(&key).await?;
+                let Some(found) = self.found(&name, entry)? else {
+                    bucket.delete_unchanged(Vec::new()).await?;
+                    return Ok(None);
+                };
+                let Err(error) = bucket.delete_unchanged(vec![(key.clone(), found.version)]).await else {
+                    return Ok(Some(found));
+                };
+                // A guest that gets an error has no handle to drop.
+                drop(self.compute.tensors.take(found.value.rep()));
+                if !matches!(error, ParamError::Conflict { .. }) || further_tries.next().is_none() {
+                    return Err(error.into());
+                }
+            }
         })
     }
 

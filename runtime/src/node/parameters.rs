@@ -68,7 +68,7 @@ impl Node {
     /// Deletes everything that a tenant has in the store, and accepts what was lost; says how many values there were.
     pub async fn clear_params(&self, tenant: &Tenant) -> Result<u64, ParamError> {
         // Whatever was lost would be gone by now in any case.
-        self.params.accept_loss(&tenant.store)?;
+        self.params.accept_loss(&tenant.store).await?;
         let mut gone = 0;
         for space in self.params.spaces(&tenant.store).await? {
             gone += self.params.clear(&space).await?;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{
-    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write, merge,
+    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write,
+    counted_bytes, merge,
 };
 use crate::tenant::{Account, Charge};
 
@@ -23,8 +24,8 @@ pub const MAX_WORKERS: u32 = 4_096;
 /// The most that one page of a list holds.
 pub const MAX_PAGE: usize = 1_000;
 
-/// Names that one step deletes whose values are wanted: a server keeps its answer for a while.
-const TAKEN_AT_ONCE: usize = 16;
+/// How often it is tried to take values that others replace or take meanwhile.
+pub const TAKES: usize = 256;
 
 /// How a value is to be kept.
 #[derive(Clone, Copy, Debug, Default)]
@@ -174,23 +175,29 @@ impl Bucket {
         Ok(changed.into_iter().filter(|changed| changed.found).count())
     }
 
-    /// Deletes, and gives what there was: nothing that is written meanwhile is lost or seen twice. Many names are not taken
-    /// in one step.
+    /// Deletes, and gives what there was: nothing that is written meanwhile is lost or seen twice. All of them go in one
+    /// step, after they were read and counted, so what cannot be read stays.
     pub async fn take(&self, keys: &[Key]) -> Result<Vec<Option<Entry>>, ParamError> {
-        few("names in one call", keys.len(), MAX_KEYS)?;
-        // Before anything is deleted there is room for what will come.
-        let mut room = Charge::none(self.account.clone());
-        if self.store.is_remote() {
-            let heads = self.store.heads(&self.space, keys).await?;
-            room.grow(heads.iter().flatten().map(|head| head.bytes).sum())?;
+        let mut further_tries = 1..TAKES;
+        loop {
+            let found = self.get_many(keys).await?;
+            let there = keys.iter().zip(&found).filter_map(|(key, entry)| Some((key.clone(), entry.as_ref()?.version)));
+            match self.delete_unchanged(there.collect()).await {
+                Err(ParamError::Conflict { .. }) if further_tries.next().is_some() => {}
+                deleted => return deleted.map(|()| found),
+            }
         }
-        let mut taken = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(TAKEN_AT_ONCE) {
-            let changes = keys.iter().map(|key| (key.clone(), Change::Take)).collect();
-            let changed = self.write(Write { changes, ..Write::default() }).await?;
-            taken.extend(changed.into_iter().map(|changed| changed.entry));
+    }
+
+    /// Deletes values if all of them are still at these versions, else ends with [`ParamError::Conflict`].
+    pub async fn delete_unchanged(&self, values: Vec<(Key, u64)>) -> Result<(), ParamError> {
+        // With nothing to delete there is still a claim that may be over.
+        if values.is_empty() && self.fence.is_none() {
+            return Ok(());
         }
-        Ok(taken)
+        let changes = values.iter().map(|(key, _)| (key.clone(), Change::Delete)).collect();
+        let checks = values.into_iter().map(|(key, version)| (key, Expect::Version(version))).collect();
+        self.write(Write { checks, changes, ..Write::default() }).await.map(drop)
     }
 
     /// Says how many there are.
@@ -260,38 +267,56 @@ impl Bucket {
     }
 
     /// The sum of whatever was contributed until now, which is taken away: for those that do not wait for all. How many
-    /// parts there were comes with it.
+    /// parts there were comes with it. Parts that cannot be summed stay.
     pub async fn drain(&self, round: &Key, workers: u32) -> Result<Option<(Value, usize)>, ParamError> {
         few("workers of a round", workers as usize, MAX_WORKERS as usize)?;
         let parts: Vec<Key> = (0..workers).map(|worker| Key::contribution(round, worker)).collect();
-        let found: Vec<(Key, Entry)> = parts
-            .iter()
-            .cloned()
-            .zip(self.take(&parts).await?)
-            .filter_map(|(key, entry)| Some((key, entry?)))
-            .collect();
-        let count = found.len();
-        if count == 0 {
-            return Ok(None);
+        let mut further_tries = 1..TAKES;
+        loop {
+            let entries = self.get_many(&parts).await?;
+            let found: Vec<(Key, Entry)> =
+                parts.iter().cloned().zip(entries).filter_map(|(key, entry)| Some((key, entry?))).collect();
+            let there: Vec<(Key, u64)> = found.iter().map(|(key, entry)| (key.clone(), entry.version)).collect();
+            let count = found.len();
+            let sum = if count == 0 { None } else { Some((self.counted_sum(found).await?, count)) };
+            match self.delete_unchanged(there).await {
+                Err(ParamError::Conflict { .. }) if further_tries.next().is_some() => {}
+                deleted => return deleted.map(|()| sum),
+            }
         }
-        Ok(Some((sum_of(found).await?, count)))
     }
 
     async fn merge(&self, round: &Key, parts: &[Key]) -> Result<Option<Entry>, ParamError> {
         let entries: Option<Vec<Entry>> = self.get_many(parts).await?.into_iter().collect();
         let Some(entries) = entries else { return Ok(None) };
         let found = parts.iter().cloned().zip(entries.iter().cloned()).collect();
-        // Counted before it is made.
-        let mut room = Charge::none(self.account.clone());
-        room.grow(entries.first().map_or(0, |entry| entry.value.data.len() as u64))?;
-        let value = sum_of(found).await?;
-        drop(room);
+        let value = if self.store.is_remote() {
+            self.counted_sum(found).await?
+        } else {
+            // Counted before it is made; from then on the store counts it.
+            let _room = self.room_for_sum(&found)?;
+            sum_of(found).await?
+        };
         let mut checks = vec![(round.clone(), Expect::Absent)];
         checks.extend(parts.iter().cloned().zip(entries.iter().map(|entry| Expect::Version(entry.version))));
         let mut changes = vec![(round.clone(), Change::Set { value: value.clone(), expires: Some(ROUND_KEPT) })];
         changes.extend(parts.iter().map(|part| (part.clone(), Change::Delete)));
         let changed = self.write_one(Write { checks, changes, ..Write::default() }).await?;
         Ok(Some(Entry { version: changed.version, value, expires: None }))
+    }
+
+    /// The sum of parts, counted before it is made and for as long as somebody holds it.
+    async fn counted_sum(&self, parts: Vec<(Key, Entry)>) -> Result<Value, ParamError> {
+        let room = self.room_for_sum(&parts)?;
+        let sum = sum_of(parts).await?;
+        Ok(Value { data: counted_bytes(sum.data, room), ..sum })
+    }
+
+    /// A sum is as large as each of its parts.
+    fn room_for_sum(&self, parts: &[(Key, Entry)]) -> Result<Charge, ParamError> {
+        let mut room = Charge::none(self.account.clone());
+        room.grow(parts.first().map_or(0, |(_, entry)| entry.value.data.len() as u64))?;
+        Ok(room)
     }
 
     /// Waits until workers 0 to `workers` have come to the barrier of this name, which is for one time.

@@ -338,7 +338,6 @@ impl ParamStore for Embedded {
                     Planned::Put { value: Value::counter(0), expires: None, told: true }
                 }
                 Change::Delete => Planned::Delete { told: false },
-                Change::Take => Planned::Delete { told: true },
                 Change::Expire(span) => Planned::Expire(moment(span)),
             };
             planned.push((key, plan));

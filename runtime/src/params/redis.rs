@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use ::redis as client;
@@ -30,6 +31,7 @@ mod chunks;
 mod head;
 mod incarnation;
 mod link;
+mod reservation;
 mod scripts;
 mod watcher;
 
@@ -38,6 +40,7 @@ pub use link::{ConnectError, Link};
 
 use answer::Answer;
 use head::StoredHead;
+use reservation::Reservation;
 use scripts::Script;
 use watcher::News;
 
@@ -47,9 +50,10 @@ const INLINE: usize = 64 << 10;
 /// How long an answer is kept for who asks again: longer than anybody does.
 const ANSWERS_KEPT: Duration = Duration::from_secs(60);
 
-/// How long chunks that are being sent are waited for before they are garbage, and how often more time is asked for.
+/// How long chunks that are being sent are waited for before they are garbage, and how often more time is asked for in this
+/// time.
 const SENDING: Duration = Duration::from_secs(300);
-const RENEWED_EVERY: Duration = Duration::from_secs(60);
+const RENEWALS: u32 = 5;
 
 /// Bytes of values that may come with their heads, before they are counted.
 const COME_ALONG: usize = INLINE;
@@ -76,10 +80,22 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Where waits look again, should news of a change be lost with a connection.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
+/// Clones are the same store.
+#[derive(Clone)]
 pub struct Redis {
-    link: Link,
-    incarnations: Incarnations,
-    news: News,
+    link: Arc<Link>,
+    incarnations: Arc<Incarnations>,
+    news: Arc<News>,
+    /// How long the server waits for chunks unless it is asked for more time.
+    sending: Duration,
+}
+
+/// What one collection did.
+struct Collected {
+    /// Values that expired.
+    expired: u64,
+    /// Whether there was more to delete than there was time for.
+    is_cut_short: bool,
 }
 
 /// The keys of a space. All but the tenant's own are those of its job.
@@ -116,6 +132,11 @@ impl Keys {
         ]
     }
 
+    /// Where the answer to a request is kept for whoever asks again.
+    fn answer(tenant: &StoreId) -> Result<String, ParamError> {
+        Ok(format!("{}:o:{}", Self::prefix(tenant), incarnation::random()?))
+    }
+
     /// Chunks that are being deleted.
     fn doomed(tenant: &StoreId) -> String {
         format!("{}:d", Self::prefix(tenant))
@@ -129,9 +150,18 @@ impl Keys {
 impl Redis {
     /// `incarnations` is what this node remembers of the server.
     pub async fn connect(link: Link, incarnations: Incarnations) -> Result<Arc<Self>, ConnectError> {
+        Self::connect_to_send_within(link, incarnations, SENDING).await
+    }
+
+    /// The same, with another time after which chunks are garbage if the node that sends them does not ask for more.
+    pub async fn connect_to_send_within(
+        link: Link,
+        incarnations: Incarnations,
+        sending: Duration,
+    ) -> Result<Arc<Self>, ConnectError> {
         link.check().await?;
-        let news = News::listen(&link);
-        Ok(Arc::new(Self { link, incarnations, news }))
+        let news = Arc::new(News::listen(&link));
+        Ok(Arc::new(Self { link: Arc::new(link), incarnations: Arc::new(incarnations), news, sending }))
     }
 
     /// Runs a script on a space; the answer is what comes after the incarnation.
@@ -147,7 +177,8 @@ impl Redis {
         let mut all = keys.all();
         all.extend(further_key);
         // What a store that has no incarnation becomes.
-        let candidate = if known.is_none() { incarnation::random()? } else { String::new() };
+        let may_begin = known.is_none() && !script.is_housekeeping;
+        let candidate = if may_begin { incarnation::random()? } else { String::new() };
         let mut given =
             vec![Bytes::from(known.clone().unwrap_or_default()), Bytes::from(candidate), Bytes::from(keys.job)];
         given.extend(arguments);
@@ -161,10 +192,7 @@ impl Redis {
                 self.link.name(),
                 space.tenant.as_str()
             ))),
-            // To collect for the tenants of other nodes is not to use their stores.
-            Answer::Done { incarnation, .. }
-                if known.is_none() && !std::ptr::eq(script, &raw const scripts::COLLECT) =>
-            {
+            Answer::Done { incarnation, .. } if may_begin => {
                 self.incarnations.learn(&space.tenant, incarnation).map_err(ParamError::Unavailable)?;
                 self.link.add_tenant(&space.tenant).await?;
                 Ok(answer)
@@ -274,7 +302,6 @@ impl Redis {
                     arguments.extend([number(counted(key, 8)), number(frame), body]);
                 }
                 Change::Delete => arguments.extend([Bytes::from_static(b"D"), text(key.as_str())]),
-                Change::Take => arguments.extend([Bytes::from_static(b"T"), text(key.as_str())]),
                 Change::Expire(span) => {
                     arguments.extend([Bytes::from_static(b"X"), text(key.as_str()), milliseconds(*span)]);
                 }
@@ -283,85 +310,96 @@ impl Redis {
         Ok(arguments)
     }
 
-    /// Reserves room for large values, and says where they go.
+    /// Reserves room for large values, given as the bytes of each and the bytes that count.
     async fn reserve(
-        &self,
-        space: &Space,
-        account: &Account,
+        self,
+        space: Space,
+        account: Arc<Account>,
         epoch: u64,
-        values: &[(&Key, &Value)],
-    ) -> Result<Vec<String>, ParamError> {
+        values: Vec<(u64, u64)>,
+    ) -> Result<Reservation, ParamError> {
         let mut arguments = vec![number(account.limit()), number(values.len() as u64)];
-        arguments.extend([number(epoch), number(SENDING.as_millis() as u64)]);
-        for (key, value) in values {
-            arguments.push(number(chunks::count(value.data.len() as u64)));
-            arguments.push(number(counted(key, value.stored_bytes())));
+        arguments.extend([epoch, self.sending.as_millis() as u64, ANSWERS_KEPT.as_millis() as u64].map(number));
+        for &(bytes, counted) in &values {
+            arguments.extend([number(chunks::count(bytes)), number(counted)]);
         }
-        let answer = self.run(&scripts::RESERVE, space, None, arguments).await?;
+        let answer = self.run(&scripts::RESERVE, &space, Some(Keys::answer(&space.tenant)?), arguments).await?;
         if let Answer::Limit = answer {
             return Err(OverLimit { name: account.name(), limit: account.limit() }.into());
         }
         let mut parts = answer.done()?.into_iter();
         let is_crowded = answer::text(parts.next().unwrap_or(Reply::Nil))? == "1";
+        let references: Vec<String> = parts.map(answer::text).collect::<Result<_, _>>()?;
+        let places =
+            references.iter().zip(&values).map(|(reference, &(bytes, _))| chunks::named(reference, bytes)).collect();
+        let reservation = Reservation::new(self.clone(), space, places);
         if is_crowded {
-            // More that was replaced is kept for its readers than the tenant may have: it goes now.
-            self.collect_of(&space.tenant).await?;
+            // More that was replaced is kept for its readers than the tenant may have: it goes now. What is left when the
+            // time is over goes with the next collection.
+            self.collect_of(&reservation.space().tenant).await?;
         }
-        parts.map(answer::text).collect()
+        Ok(reservation)
     }
 
-    /// Puts large values where no head names them yet. What cannot be sent is gone again.
-    async fn send(
-        &self,
-        space: &Space,
-        account: &Account,
-        write: &Write,
-    ) -> Result<(Vec<String>, Vec<chunks::Sent>), ParamError> {
-        let large: Vec<(&Key, &Value)> = write
-            .changes
-            .iter()
-            .filter_map(|(key, change)| match change {
-                Change::Set { value, .. } if value.data.len() > INLINE => Some((key, value)),
-                _ => None,
-            })
-            .collect();
-        if large.is_empty() {
-            return Ok((Vec::new(), Vec::new()));
-        }
-        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
-        let references = self.reserve(space, account, epoch, &large).await?;
-        let places: Vec<String> = references
-            .iter()
-            .zip(&large)
-            .map(|(reference, (_, value))| chunks::named(reference, value.data.len() as u64))
-            .collect();
+    /// Puts large values where no head names them yet.
+    async fn send(&self, reservation: &Reservation, write: &Write) -> Result<Vec<chunks::Sent>, ParamError> {
+        let tenant = &reservation.space().tenant;
+        let is_stopped = AtomicBool::new(false);
         let sending = async {
-            let mut sent = Vec::with_capacity(large.len());
-            for (reference, (_, value)) in references.into_iter().zip(&large) {
-                sent.push(chunks::put(&self.link, &space.tenant, reference, value.data.clone()).await?);
+            let mut sent = Vec::new();
+            for (reference, (_, value)) in reservation.references().zip(large_values(write)) {
+                let data = value.data.clone();
+                sent.push(chunks::put(&self.link, tenant, reference.to_owned(), data, &is_stopped).await?);
             }
             Ok(sent)
         };
-        let sent = tokio::select! {
-            sent = sending => sent,
-            error = self.renew(space, &places) => Err(error),
-        };
-        match sent {
-            Ok(sent) => Ok((places, sent)),
-            Err(error) => {
-                self.abandon(space, &places).await;
+        let mut sending = std::pin::pin!(sending);
+        tokio::select! {
+            sent = &mut sending => sent,
+            error = self.renew(reservation) => {
+                // Those under way are waited for: a chunk that arrives after the others were deleted would stay for ever.
+                is_stopped.store(true, Relaxed);
+                sending.await.ok();
                 Err(error)
             }
         }
     }
 
+    /// Sends large values, and makes the changes. `None` if sending took longer than the chunks are kept for.
+    async fn send_and_change(
+        self,
+        reservation: Reservation,
+        account: Arc<Account>,
+        write: Write,
+        answer_key: String,
+    ) -> Result<Option<Vec<Changed>>, ParamError> {
+        let sent = match self.send(&reservation, &write).await {
+            Ok(sent) => sent,
+            Err(error) => {
+                reservation.abandon().await;
+                return Err(error);
+            }
+        };
+        let arguments = Self::arguments(&account, &write, sent)?;
+        let answer = self.run(&scripts::WRITE, reservation.space(), Some(answer_key), arguments).await;
+        // Only where it is certain that the change was not made: an answer may be lost and the change done.
+        match &answer {
+            Ok(Answer::Done { .. }) | Err(ParamError::Unavailable(_) | ParamError::Damaged(_)) => reservation.keep(),
+            _ => reservation.abandon().await,
+        }
+        match answer? {
+            Answer::Late => Ok(None),
+            answer => changed(&account, write, answer).map(Some),
+        }
+    }
+
     /// Asks for more time to send, again and again, until that is refused.
-    async fn renew(&self, space: &Space, places: &[String]) -> ParamError {
+    async fn renew(&self, reservation: &Reservation) -> ParamError {
         loop {
-            tokio::time::sleep(RENEWED_EVERY).await;
-            let mut arguments = vec![number(SENDING.as_millis() as u64)];
-            arguments.extend(places.iter().map(|place| text(place)));
-            match self.run(&scripts::RENEW, space, None, arguments).await {
+            tokio::time::sleep(self.sending / RENEWALS).await;
+            let mut arguments = vec![number(self.sending.as_millis() as u64)];
+            arguments.extend(reservation.places().iter().map(|place| text(place)));
+            match self.run(&scripts::RENEW, reservation.space(), None, arguments).await {
                 Ok(Answer::Late) => {
                     return ParamError::Unavailable("a value took too long to send".to_owned());
                 }
@@ -393,12 +431,47 @@ impl Redis {
         if places.is_empty() {
             return Ok(());
         }
-        for place in places {
-            chunks::delete(&self.link, &space.tenant, place).await?;
-        }
+        chunks::delete(&self.link, &space.tenant, places).await?;
         let arguments = places.iter().map(|place| text(place)).collect();
         let doomed = Some(Keys::doomed(&space.tenant));
         self.run(&scripts::FORGET, space, doomed, arguments).await?.done().map(drop)
+    }
+}
+
+/// Values that are cut into chunks.
+fn large_values(write: &Write) -> impl Iterator<Item = (&Key, &Value)> {
+    write.changes.iter().filter_map(|(key, change)| match change {
+        Change::Set { value, .. } if value.data.len() > INLINE => Some((key, value)),
+        _ => None,
+    })
+}
+
+/// Goes on with it to its end, also if whoever waits for it goes away.
+async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, ParamError>> + Send + 'static,
+) -> Result<T, ParamError> {
+    let done = tokio::spawn(work).await;
+    done.unwrap_or_else(|error| Err(ParamError::Unavailable(format!("a write was interrupted: {error}"))))
+}
+
+/// What the script said to the changes.
+fn changed(account: &Account, write: Write, answer: Answer) -> Result<Vec<Changed>, ParamError> {
+    match answer {
+        Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
+        Answer::Fenced { newest } => match write.fence {
+            Some(fence) => Err(ParamError::Fenced { claim: fence.claim, epoch: fence.epoch, newest }),
+            None => Err(ParamError::Damaged("a fence that was not given".to_owned())),
+        },
+        Answer::Conflict { key, found } => {
+            let expected = write.checks.iter().find(|(checked, _)| *checked == key);
+            let expected = expected.map_or(Expect::Absent, |(_, expected)| *expected);
+            Err(ParamError::Conflict { key, found, expected })
+        }
+        Answer::Form { key, found } => {
+            Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
+        }
+        Answer::Overflow { key } => Err(ParamError::Overflow(key)),
+        answer => answer.done()?.into_iter().map(head::read_changed).collect(),
     }
 }
 
@@ -487,34 +560,26 @@ impl ParamStore for Redis {
 
     async fn write(&self, space: &Space, account: &Arc<Account>, write: Write) -> Result<Vec<Changed>, ParamError> {
         write.check()?;
-        let answer_key = format!("{}:o:{}", Keys::prefix(&space.tenant), incarnation::random()?);
+        let answer_key = Keys::answer(&space.tenant)?;
+        let large: Vec<(u64, u64)> = large_values(&write)
+            .map(|(key, value)| (value.data.len() as u64, counted(key, value.stored_bytes())))
+            .collect();
+        if large.is_empty() {
+            let arguments = Self::arguments(account, &write, Vec::new())?;
+            let answer = self.run(&scripts::WRITE, space, Some(answer_key), arguments).await?;
+            return changed(account, write, answer);
+        }
+        let epoch = write.fence.as_ref().map_or(0, |fence| fence.epoch);
         loop {
-            let (places, sent) = self.send(space, account, &write).await?;
-            let arguments = Self::arguments(account, &write, sent)?;
-            let answer = self.run(&scripts::WRITE, space, Some(answer_key.clone()), arguments).await;
-            // Only where it is certain that the change was not made: an answer may be lost and the change done.
-            if !matches!(answer, Ok(Answer::Done { .. }) | Err(ParamError::Unavailable(_) | ParamError::Damaged(_))) {
-                self.abandon(space, &places).await;
+            // What is reserved or sent must be used or deleted, also if the caller goes away. Until room is reserved the
+            // values stay with the caller, so that what such callers leave in memory is within the tenant's limit.
+            let reserving = self.clone().reserve(space.clone(), account.clone(), epoch, large.clone());
+            let reservation = to_its_end(reserving).await?;
+            let sending = self.clone().send_and_change(reservation, account.clone(), write.clone(), answer_key.clone());
+            // Chunks that took longer to send than they are kept for are sent once more.
+            if let Some(changed) = to_its_end(sending).await? {
+                return Ok(changed);
             }
-            return match answer? {
-                // Chunks took longer to send than they are kept for: once more.
-                Answer::Late => continue,
-                Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
-                Answer::Fenced { newest } => match write.fence {
-                    Some(fence) => Err(ParamError::Fenced { claim: fence.claim, epoch: fence.epoch, newest }),
-                    None => Err(ParamError::Damaged("a fence that was not given".to_owned())),
-                },
-                Answer::Conflict { key, found } => {
-                    let expected = write.checks.iter().find(|(checked, _)| *checked == key);
-                    let expected = expected.map_or(Expect::Absent, |(_, expected)| *expected);
-                    Err(ParamError::Conflict { key, found, expected })
-                }
-                Answer::Form { key, found } => {
-                    Err(ParamError::WrongForm { key, found: found.to_string(), wanted: "a counter".to_owned() })
-                }
-                Answer::Overflow { key } => Err(ParamError::Overflow(key)),
-                answer => self.changed(space, account, answer.done()?).await,
-            };
         }
     }
 
@@ -533,8 +598,8 @@ impl ParamStore for Redis {
         let last = Bytes::from([b"[", prefix.as_bytes(), b"\xff"].concat());
         let mut listed = Vec::new();
         while listed.len() < at_most {
-            let most = LISTED.min(at_most - listed.len());
-            let arguments = vec![Bytes::from(first), last.clone(), number(most as u64)];
+            // A whole page, however few are wanted: most of its names may have expired.
+            let arguments = vec![Bytes::from(first), last.clone(), number(LISTED as u64)];
             let mut parts = self.run(&scripts::LIST, space, None, arguments).await?.done()?.into_iter();
             let rest = answer::text(parts.next().unwrap_or(Reply::Nil))?;
             for part in parts {
@@ -545,6 +610,7 @@ impl ParamStore for Redis {
             }
             first = format!("({rest}");
         }
+        listed.truncate(at_most);
         Ok(listed)
     }
 
@@ -583,18 +649,12 @@ impl ParamStore for Redis {
     }
 
     async fn end(&self, tenant: &StoreId) -> Result<(), ParamError> {
-        // Whatever the server has lost of it would be deleted now.
-        self.accept_loss(tenant)?;
-        let space = Space::of_tenant(tenant.clone());
-        self.run(&scripts::END, &space, None, vec![number(0)]).await?.done()?;
-        for (space, _) in self.all_spaces(tenant).await? {
-            self.clear(&space).await?;
+        match self.delete_all_of(tenant).await {
+            // The server was emptied, or the store has begun anew for somebody else: nothing of this one is left.
+            Err(ParamError::Lost(_)) => {}
+            deleted => deleted?,
         }
-        self.collect_of(tenant).await?;
-        let kept = number(ENDED_KEPT.as_millis() as u64);
-        self.run(&scripts::END, &space, None, vec![kept]).await?.done()?;
-        self.link.remove_tenant(tenant).await?;
-        self.accept_loss(tenant)
+        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)
     }
 
     async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
@@ -608,21 +668,55 @@ impl ParamStore for Redis {
         true
     }
 
-    fn accept_loss(&self, tenant: &StoreId) -> Result<(), ParamError> {
-        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)
+    async fn accept_loss(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        self.incarnations.forget(tenant).map_err(ParamError::Unavailable)?;
+        match self.begin(tenant).await? {
+            Answer::Ending => {
+                // Whoever deleted the tenant elsewhere has not come to the end of it.
+                self.end(tenant).await?;
+                self.begin(tenant).await?.done().map(drop)
+            }
+            answer => answer.done().map(drop),
+        }
     }
 
     async fn collect(&self) -> Result<u64, ParamError> {
         let mut gone = 0;
         for tenant in self.link.tenants().await? {
             let Ok(tenant) = tenant.parse::<StoreId>() else { continue };
-            gone += self.collect_of(&tenant).await?;
+            gone += self.collect_of(&tenant).await?.expired;
         }
         Ok(gone)
     }
 }
 
 impl Redis {
+    /// Goes on with a store that was ended, if it was.
+    async fn begin(&self, tenant: &StoreId) -> Result<Answer, ParamError> {
+        let arguments = vec![Bytes::from(incarnation::random()?)];
+        self.run(&scripts::BEGIN, &Space::of_tenant(tenant.clone()), None, arguments).await
+    }
+
+    async fn delete_all_of(&self, tenant: &StoreId) -> Result<(), ParamError> {
+        let space = Space::of_tenant(tenant.clone());
+        self.run(&scripts::END, &space, None, vec![number(0)]).await?.done()?;
+        for (space, _) in self.all_spaces(tenant).await? {
+            self.clear(&space).await?;
+        }
+        // As long as something is left, the tenant is among those that are collected for, and its end is to be tried again.
+        if self.collect_of(tenant).await?.is_cut_short {
+            return Err(ParamError::Unavailable(format!(
+                "chunks of `{}` at {} are still being deleted",
+                tenant.as_str(),
+                self.link.name()
+            )));
+        }
+        // Before the last step, after which the tenant may begin anew elsewhere and is to be collected for again.
+        self.link.remove_tenant(tenant).await?;
+        let kept = number(ENDED_KEPT.as_millis() as u64);
+        self.run(&scripts::END, &space, None, vec![kept]).await?.done().map(drop)
+    }
+
     /// All spaces in which a tenant has something, each with whether that is values.
     async fn all_spaces(&self, tenant: &StoreId) -> Result<Vec<(Space, bool)>, ParamError> {
         let of_tenant = Space::of_tenant(tenant.clone());
@@ -644,50 +738,26 @@ impl Redis {
         }
     }
 
-    async fn changed(
-        &self,
-        space: &Space,
-        account: &Arc<Account>,
-        parts: Vec<Reply>,
-    ) -> Result<Vec<Changed>, ParamError> {
-        let mut changed = Vec::with_capacity(parts.len());
-        for part in parts {
-            let (version, found, head) = head::read_changed(part)?;
-            let entry = match head {
-                // Chunks of what was taken are still there for a while. It is taken, so it comes whatever the limit.
-                Some(head) => {
-                    let charge = Charge::whatever_the_limit(account.clone(), head.frame.bytes);
-                    match self.filled(space, vec![Some(head)], vec![charge]).await? {
-                        Some(mut entries) => entries.pop().flatten(),
-                        None => return Err(ParamError::Lost(format!("chunks of `{space}` are missing"))),
-                    }
-                }
-                None => None,
-            };
-            changed.push(Changed { version, found, entry });
-        }
-        Ok(changed)
-    }
-
-    async fn collect_of(&self, tenant: &StoreId) -> Result<u64, ParamError> {
-        let mut gone = 0;
+    /// Deletes what expired and what is garbage, until nothing of it is left or the time is over.
+    async fn collect_of(&self, tenant: &StoreId) -> Result<Collected, ParamError> {
+        let mut collected = Collected { expired: 0, is_cut_short: false };
         let space = Space::of_tenant(tenant.clone());
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + self.link.patience();
         loop {
             let arguments = vec![number(COLLECTED as u64), Bytes::from(Keys::prefix(tenant))];
             let answer = self.run(&scripts::COLLECT, &space, Some(Keys::doomed(tenant)), arguments).await;
             let mut parts = match answer {
                 // Nothing to collect from what is lost.
-                Err(ParamError::Lost(_)) => return Ok(gone),
+                Err(ParamError::Lost(_)) => return Ok(collected),
                 answer => answer?.done()?.into_iter(),
             };
             let expired = answer::number(parts.next().unwrap_or(Reply::Nil))?;
-            gone += expired;
+            collected.expired += expired;
             let references = answer::texts(parts.next().unwrap_or(Reply::Nil))?;
             self.delete_chunks(&space, &references).await?;
-            let more = expired as usize >= COLLECTED || references.len() >= COLLECTED;
-            if !more || Instant::now() > end {
-                return Ok(gone);
+            collected.is_cut_short = expired as usize >= COLLECTED || references.len() >= COLLECTED;
+            if !collected.is_cut_short || Instant::now() > end {
+                return Ok(collected);
             }
         }
     }

@@ -249,6 +249,16 @@ fn a_function_on_a_gpu_uses_the_store() -> Result<()> {
 }
 
 #[test]
+fn what_a_function_cannot_take_stays() -> Result<()> {
+    let (_node, tenant) = with_store(Options::default(), "cpu", json!({}))?;
+    tell(&tenant, &["bytes b hello"])?;
+    let (case, detail) = refused(&tenant, "take b")?;
+    ensure!(case == "bad-shape" && detail.contains("a tensor was wanted"), "{case}: {detail}");
+    ensure!(tell(&tenant, &["text b"])? == ["hello"]);
+    Ok(())
+}
+
+#[test]
 fn functions_meet_in_rounds_and_at_barriers() -> Result<()> {
     let (_node, tenant) = with_store(Options::default(), "cpu", json!({}))?;
     let workers: Vec<_> = (0..4)

@@ -11,12 +11,12 @@ use weft_tests::redis::{RedisCluster, RedisServer};
 
 use super::backends::{LIMIT, PATIENCE, account, connect, key, run};
 
-fn bucket(store: std::sync::Arc<Redis>) -> Bucket {
+pub fn bucket(store: std::sync::Arc<Redis>) -> Bucket {
     let space = Space::of_job("tenant".parse().expect("a name"), "job".parse().expect("a name"));
     Bucket::new(store, space, account(LIMIT))
 }
 
-fn floats(value: f32, count: u64) -> Value {
+pub fn floats(value: f32, count: u64) -> Value {
     let data: Vec<u8> = (0..count).flat_map(|_| value.to_le_bytes()).collect();
     Value::tensor(DType::F32, vec![count], data).expect("as many bytes as elements")
 }
@@ -124,7 +124,7 @@ fn an_emptied_server_is_lost_state_and_not_an_empty_store() -> Result<()> {
         let again = Redis::connect(Link::open(&server.address(), None, PATIENCE).await?, incarnations).await?;
         let used = bucket(again.clone());
         ensure!(is_lost(used.get(&key("a")).await.map(drop)));
-        again.accept_loss(&tenant)?;
+        again.accept_loss(&tenant).await?;
         ensure!(used.get(&key("a")).await?.is_none());
         used.set(key("a"), floats(2.0, 10), Keeping::default()).await?;
         Ok(())
@@ -261,11 +261,34 @@ fn tls_is_spoken_and_strangers_are_not_trusted() -> Result<()> {
     })
 }
 
-fn chunks(server: &RedisServer) -> Result<usize> {
+pub fn chunks(server: &RedisServer) -> Result<usize> {
     Ok(server.ask(&["--scan", "--pattern", "weft:chunk:*"])?.lines().count())
 }
 
-fn held(server: &RedisServer, what: &str) -> Result<String> {
+/// Waits until the server is as it should be.
+pub async fn until(what: &str, mut holds: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !holds()? {
+        ensure!(Instant::now() < end, "{what}: not after {PATIENCE:?}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// How often a command was run.
+pub fn calls(server: &RedisServer, command: &str) -> Result<u64> {
+    let statistics = server.ask(&["INFO", "commandstats"])?;
+    let prefix = format!("cmdstat_{command}:calls=");
+    let line = statistics.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+    Ok(line.map_or(Ok(0), str::parse)?)
+}
+
+/// How many scripts were run.
+fn scripts(server: &RedisServer) -> Result<u64> {
+    Ok(calls(server, "evalsha")? + calls(server, "eval")?)
+}
+
+pub fn held(server: &RedisServer, what: &str) -> Result<String> {
     Ok(server.ask(&["HGET", "weft:{tenant}:u", what])?.trim().to_owned())
 }
 
@@ -371,18 +394,58 @@ fn no_script_looks_at_more_than_some_names() -> Result<()> {
             let values = names.iter().map(|name| (name.clone(), floats(1.0, 1))).collect();
             bucket.set_many(values, Keeping::default()).await?;
         }
-        let calls = || -> Result<u64> {
-            let done = server.ask(&["INFO", "commandstats"])?;
-            let count = |name: &str| -> Option<u64> {
-                let line = done.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":calls="))?;
-                line.split(',').next()?.parse().ok()
-            };
-            Ok(count("cmdstat_evalsha").unwrap_or(0) + count("cmdstat_eval").unwrap_or(0))
-        };
-        let before = calls()?;
+        let before = scripts(&server)?;
         ensure!(bucket.clear().await? == NAMES as u64);
-        ensure!(calls()? - before >= 20, "{} names in {} scripts", NAMES, calls()? - before);
+        let run = scripts(&server)? - before;
+        ensure!(run >= 20, "{NAMES} names in {run} scripts");
         ensure!(server.ask(&["EXISTS", "weft:{tenant}:h:job", "weft:{tenant}:z:job"])?.trim() == "0");
+        Ok(())
+    })
+}
+
+#[test]
+fn no_script_lists_or_reads_more_than_some_at_once() -> Result<()> {
+    const NAMES: usize = 1_000;
+    const BYTES: usize = 60_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let names: Vec<_> = (0..NAMES).map(|number| key(&format!("name/{number:05}"))).collect();
+        for names in names.chunks(100) {
+            let values = names.iter().map(|name| (name.clone(), Value::bytes(vec![7; BYTES]))).collect();
+            bucket.set_many(values, Keeping::default()).await?;
+        }
+        let before = scripts(&server)?;
+        ensure!(bucket.list("name/", None, NAMES).await?.items.len() == NAMES);
+        let run = scripts(&server)? - before;
+        ensure!(run >= 4, "{NAMES} names in {run} scripts");
+        let before = scripts(&server)?;
+        ensure!(bucket.get_many(&names).await?.iter().flatten().count() == NAMES);
+        let run = (scripts(&server)? - before) as usize;
+        ensure!(run >= NAMES * BYTES >> 20, "{} bytes in {run} scripts", NAMES * BYTES);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_short_list_passes_over_many_expired_names_in_few_steps() -> Result<()> {
+    const NAMES: usize = 2_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let names: Vec<_> = (0..NAMES).map(|number| key(&format!("name/{number:05}"))).collect();
+        let values = names.iter().map(|name| (name.clone(), floats(1.0, 1))).collect();
+        bucket.set_many(values, Keeping { expires: Some(Duration::from_millis(1)), ..Keeping::default() }).await?;
+        bucket.set(key("name/last"), floats(1.0, 1), Keeping::default()).await?;
+        let end = Instant::now() + PATIENCE;
+        while bucket.head(&names[0]).await?.is_some() {
+            ensure!(Instant::now() < end, "it does not expire");
+        }
+        let before = scripts(&server)?;
+        let page = bucket.list("", None, 1).await?;
+        let run = scripts(&server)? - before;
+        ensure!(page.items.len() == 1 && page.items[0].0 == key("name/last") && page.next.is_none(), "{page:?}");
+        ensure!(run <= 10, "{NAMES} expired names were passed over in {run} scripts");
         Ok(())
     })
 }
@@ -421,6 +484,8 @@ fn a_server_keeps_nothing_of_a_tenant_that_is_gone() -> Result<()> {
         let left = server.ask(&["--scan", "--pattern", "weft:{tenant}*"])?;
         let left: Vec<&str> = left.lines().filter(|name| !name.contains(":o:")).collect();
         ensure!(left.iter().all(|name| name.ends_with(":u") || name.ends_with(":i")), "{left:?}");
+        // Nor does a job bring it back that is cleared after that.
+        ensure!(bucket.clear().await? == 0);
         ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.trim().is_empty());
         // A node that has not heard of it is told too.
         let elsewhere = connect(&server.address()).await?;
@@ -428,6 +493,169 @@ fn a_server_keeps_nothing_of_a_tenant_that_is_gone() -> Result<()> {
         let late =
             Bucket::new(elsewhere, space, account(LIMIT)).set(key("a"), floats(1.0, 1), Keeping::default()).await;
         ensure!(matches!(late, Err(ParamError::Ended)), "{late:?}");
+        Ok(())
+    })
+}
+
+/// A tenant with more garbage than can be deleted in the time that one try has.
+#[test]
+fn the_end_of_a_tenant_is_not_reached_before_all_of_it_is_gone() -> Result<()> {
+    const GARBAGE: usize = 5_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let link = Link::open(&server.address(), None, Duration::from_millis(1)).await?;
+        let store = Redis::connect(link, Incarnations::in_memory()).await?;
+        bucket(store.clone()).set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        let garbage = "for i = 1, ARGV[1] do \
+            redis.call('ZADD', 'weft:{tenant}:g', 1, '0.' .. i .. ' 1') \
+            redis.call('SET', 'weft:chunk:tenant:0.' .. i .. ':0', 'x') end";
+        server.ask(&["EVAL", garbage, "0", &GARBAGE.to_string()])?;
+        ensure!(chunks(&server)? == GARBAGE);
+        let tenant = "tenant".parse()?;
+        let (mut tries, end) = (1, Instant::now() + PATIENCE);
+        while let Err(error) = store.end(&tenant).await {
+            ensure!(matches!(error, ParamError::Unavailable(_)), "{error:?}");
+            ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.contains("tenant"), "nobody collects the rest");
+            ensure!(Instant::now() < end, "{} chunks are left", chunks(&server)?);
+            tries += 1;
+        }
+        ensure!(tries > 1, "{GARBAGE} chunks in one try");
+        let left = server.ask(&["--scan", "--pattern", "weft:*"])?;
+        let left: Vec<&str> = left.lines().filter(|name| !name.contains(":o:")).collect();
+        ensure!(left.iter().all(|name| name.ends_with(":u") || name.ends_with(":i")), "{left:?}");
+        Ok(())
+    })
+}
+
+/// What a server answered is kept for a while, and nobody pays for that: it must not hold values.
+#[test]
+fn what_was_taken_leaves_no_copy_in_the_server() -> Result<()> {
+    const TAKEN: u64 = 200;
+    const BYTES: u64 = 60_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        let memory = || -> Result<u64> {
+            let told = server.ask(&["INFO", "memory"])?;
+            let used = told.lines().find_map(|line| line.strip_prefix("used_memory_dataset:")).context("no memory")?;
+            Ok(used.trim().parse()?)
+        };
+        bucket.increment(key("warm"), 1).await?;
+        let before = memory()?;
+        for round in 0..TAKEN {
+            let value = Value::bytes(vec![round as u8; BYTES as usize]);
+            bucket.set(key("a"), value.clone(), Keeping::default()).await?;
+            ensure!(bucket.take(&[key("a")]).await?[0].as_ref().is_some_and(|entry| entry.value == value));
+        }
+        let more = memory()?.saturating_sub(before);
+        ensure!(more < TAKEN * BYTES / 4, "{more} bytes are left of values that are gone");
+        Ok(())
+    })
+}
+
+/// A tenant that replaces a lot gives up what it keeps for readers. A value that is being taken is not among that.
+#[test]
+fn what_is_taken_arrives_while_other_values_are_replaced() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        // Room for three values, so that no more than that is kept for readers.
+        let crowded = Bucket::new(store.clone(), space, account(45_000_000));
+        let replacing = tokio::spawn(async move {
+            for round in 0.. {
+                crowded.set(key("other"), floats(round as f32, 3_000_000), Keeping::default()).await?;
+            }
+            anyhow::Ok(())
+        });
+        let bucket = bucket(store);
+        for round in 0..30 {
+            bucket.set(key("a"), floats(round as f32, 3_000_000), Keeping::default()).await?;
+            let taken = bucket.take(&[key("a")]).await?.pop().flatten().context("nobody else takes it")?;
+            ensure!(taken.value == floats(round as f32, 3_000_000), "round {round}");
+        }
+        ensure!(!replacing.is_finished(), "{:?}", replacing.await?);
+        replacing.abort();
+        Ok(())
+    })
+}
+
+#[test]
+fn a_sum_is_counted_for_as_long_as_it_is_held() -> Result<()> {
+    const BYTES: u64 = 400_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let account = account(LIMIT);
+        let space = Space::of_job("tenant".parse()?, "job".parse()?);
+        let bucket = Bucket::new(connect(&server.address()).await?, space, account.clone());
+        for round in ["merged", "drained"] {
+            for worker in 0..2 {
+                bucket.contribute(&key(round), worker, floats(1.0, BYTES / 4), Keeping::default()).await?;
+            }
+        }
+        let merged = bucket.merged(&key("merged"), 2, PATIENCE).await?;
+        ensure!(account.used() == BYTES, "{}", account.used());
+        drop(merged);
+        let drained = bucket.drain(&key("drained"), 2).await?;
+        ensure!(account.used() == BYTES, "{}", account.used());
+        drop(drained);
+        ensure!(account.used() == 0, "{}", account.used());
+        Ok(())
+    })
+}
+
+/// Two nodes share a store, and the tenant of one of them is deleted.
+#[test]
+fn a_tenant_that_lives_begins_anew_after_its_store_was_ended() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let (one, two) = (connect(&server.address()).await?, connect(&server.address()).await?);
+        let (tenant, living) = ("tenant".parse()?, bucket(two.clone()));
+        let before = living.set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        one.end(&tenant).await?;
+        let ended = living.set(key("a"), floats(1.0, 1), Keeping::default()).await;
+        ensure!(matches!(ended, Err(ParamError::Ended)), "{ended:?}");
+        two.accept_loss(&tenant).await?;
+        ensure!(living.get(&key("a")).await?.is_none(), "it was deleted");
+        ensure!(living.set(key("a"), floats(2.0, 1), Keeping::default()).await? > before);
+        for kind in ["u", "i"] {
+            let left = server.ask(&["PTTL", &format!("weft:{{tenant}}:{kind}")])?;
+            ensure!(left.trim() == "-1", "`{kind}` goes in {left}");
+        }
+        ensure!(server.ask(&["SMEMBERS", "weft:tenants"])?.contains("tenant"));
+        Ok(())
+    })
+}
+
+#[test]
+fn a_tenant_that_lives_finishes_an_end_that_was_cut_short() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let living = bucket(store.clone());
+        living.set(key("large"), floats(1.0, 100_000), Keeping::default()).await?;
+        // The node that deletes dies after its first step.
+        server.ask(&["HSET", "weft:{tenant}:u", "ended", "1"])?;
+        store.accept_loss(&"tenant".parse()?).await?;
+        ensure!(chunks(&server)? == 0 && living.get(&key("large")).await?.is_none());
+        living.set(key("large"), floats(2.0, 100_000), Keeping::default()).await?;
+        Ok(())
+    })
+}
+
+#[test]
+fn whoever_is_late_to_end_a_store_leaves_the_one_that_began_anew() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let (late, other) = (connect(&server.address()).await?, connect(&server.address()).await?);
+        let tenant = "tenant".parse()?;
+        bucket(late.clone()).set(key("a"), floats(1.0, 1), Keeping::default()).await?;
+        other.end(&tenant).await?;
+        other.accept_loss(&tenant).await?;
+        let living = bucket(other);
+        living.set(key("a"), floats(2.0, 1), Keeping::default()).await?;
+        late.end(&tenant).await?;
+        ensure!(living.get(&key("a")).await?.is_some_and(|entry| entry.value == floats(2.0, 1)));
         Ok(())
     })
 }

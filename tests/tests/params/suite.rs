@@ -25,6 +25,7 @@ on_all_backends! {
     contributions_count_once_and_are_summed_in_order,
     parts_that_do_not_fit_together_are_refused,
     what_is_there_can_be_drained,
+    parts_that_cannot_be_summed_are_not_drained,
     a_barrier_opens_when_all_are_there,
     a_wait_ends_with_the_change_or_the_time,
     what_is_taken_is_taken_once,
@@ -282,6 +283,17 @@ async fn parts_that_do_not_fit_together_are_refused(place: Place) -> Result<()> 
     bucket.contribute(&round, 1, floats(&[1.0, 2.0]), plain()).await?;
     let refused = bucket.merged(&round, 2, SOON).await;
     ensure!(matches!(refused, Err(ParamError::WrongForm { .. })), "{refused:?}");
+    Ok(())
+}
+
+async fn parts_that_cannot_be_summed_are_not_drained(place: Place) -> Result<()> {
+    let bucket = place.bucket();
+    let round = key("round");
+    bucket.contribute(&round, 0, floats(&[1.0]), plain()).await?;
+    bucket.contribute(&round, 1, floats(&[1.0, 2.0]), plain()).await?;
+    let refused = bucket.drain(&round, 2).await;
+    ensure!(matches!(refused, Err(ParamError::WrongForm { .. })), "{refused:?}");
+    ensure!(bucket.contribute(&round, 0, floats(&[1.0]), plain()).await? == Contributed::Already, "it is still there");
     Ok(())
 }
 

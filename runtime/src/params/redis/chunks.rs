@@ -1,6 +1,7 @@
 //! Values in pieces, over all slots. A chunk's key is never written twice with other bytes.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ::redis::{Value as Reply, cmd};
 use bytes::Bytes;
@@ -15,6 +16,9 @@ pub const CHUNK: u64 = 4 << 20;
 
 /// Chunks that are under way at once.
 const AT_ONCE: usize = 8;
+
+/// Chunks that one command deletes.
+const DELETED_AT_ONCE: usize = 500;
 
 /// Where the chunks of a value are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,19 +52,33 @@ fn part(bytes: u64, index: u64) -> Range<usize> {
     (index * CHUNK) as usize..((index + 1) * CHUNK).min(bytes) as usize
 }
 
-pub async fn put(link: &Link, tenant: &StoreId, reference: String, data: Bytes) -> Result<Sent, ParamError> {
+/// Sends chunks until all are there, one cannot be sent or somebody stops it. Whatever comes of it, none is under way any
+/// more when it ends: a chunk that arrived after the others were deleted would stay for ever.
+pub async fn put(
+    link: &Link,
+    tenant: &StoreId,
+    reference: String,
+    data: Bytes,
+    is_stopped: &AtomicBool,
+) -> Result<Sent, ParamError> {
     let bytes = data.len() as u64;
     let put = |index: u64| {
         let (chunk, key) = (data.slice(part(bytes, index)), key(tenant, &reference, index));
         async move {
+            if is_stopped.load(Relaxed) {
+                return Err(ParamError::Unavailable("a value was not sent to its end".to_owned()));
+            }
             let checksum = crc32fast::hash(&chunk);
             let mut command = cmd("SET");
             command.arg(key).arg(&chunk[..]);
-            link.run(&command).await?;
-            Ok::<u32, ParamError>(checksum)
+            let sent = link.run(&command).await;
+            is_stopped.fetch_or(sent.is_err(), Relaxed);
+            sent.map(|_| checksum)
         }
     };
-    let checksums = stream::iter((0..count(bytes)).map(put)).buffered(AT_ONCE).try_collect().await?;
+    let sent: Vec<Result<u32, ParamError>> = stream::iter((0..count(bytes)).map(put)).buffered(AT_ONCE).collect().await;
+    // The first error is the reason: what was stopped because of it comes after it.
+    let checksums = sent.into_iter().collect::<Result<_, _>>()?;
     Ok(Sent { reference, count: count(bytes), checksums })
 }
 
@@ -106,12 +124,16 @@ impl Chunks {
     }
 }
 
-/// Deletes chunks, named as scripts do: the reference and how many they are.
-pub async fn delete(link: &Link, tenant: &StoreId, named: &str) -> Result<(), ParamError> {
-    let Some((reference, count)) = named.split_once(' ') else { return Ok(()) };
-    for index in 0..count.parse().unwrap_or(0) {
+/// Deletes chunks, each named as scripts do: the reference and how many they are.
+pub async fn delete(link: &Link, tenant: &StoreId, named: &[String]) -> Result<(), ParamError> {
+    let keys: Vec<String> = named
+        .iter()
+        .filter_map(|named| named.split_once(' '))
+        .flat_map(|(reference, count)| (0..count.parse().unwrap_or(0)).map(move |index| key(tenant, reference, index)))
+        .collect();
+    for keys in keys.chunks(DELETED_AT_ONCE) {
         let mut command = cmd("UNLINK");
-        command.arg(key(tenant, reference, index));
+        command.arg(keys);
         link.run(&command).await?;
     }
     Ok(())

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::answer::{bytes, key, list, number, text};
 use super::chunks::{self, Chunks, Sent};
-use crate::params::{Entry, Form, Head, Key, Moment, ParamError, Value};
+use crate::params::{Changed, Entry, Form, Head, Key, Moment, ParamError, Value};
 
 /// What only clients read, in MessagePack.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,10 +136,17 @@ pub fn read_listed(reply: Reply) -> Result<(Key, Head), ParamError> {
     }
 }
 
-/// The version of a change, whether there was something before, and the head that it left or took away.
-pub fn read_changed(reply: Reply) -> Result<(u64, bool, Option<StoredHead>), ParamError> {
-    match <[Reply; 3]>::try_from(list(reply)?) {
-        Ok([version, found, head]) => Ok((number(version)?, number(found)? != 0, StoredHead::read_optional(head)?)),
-        Err(_) => Err(damaged("another number of parts")),
-    }
+/// What a change did. The head that a count left comes with it.
+pub fn read_changed(reply: Reply) -> Result<Changed, ParamError> {
+    let Ok([version, found, head]) = <[Reply; 3]>::try_from(list(reply)?) else {
+        return Err(damaged("another number of parts"));
+    };
+    let entry = match StoredHead::read_optional(head)? {
+        Some(head) => {
+            let data = head.inline()?;
+            Some(head.entry(data)?)
+        }
+        None => None,
+    };
+    Ok(Changed { version: number(version)?, found: number(found)? != 0, entry })
 }

@@ -116,6 +116,11 @@ impl Link {
         &self.name
     }
 
+    /// How long a server that does not answer is asked again.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
     /// Whether it can be used as it is set up.
     pub async fn check(&self) -> Result<(), ConnectError> {
         let refused = |error: ParamError| ConnectError::Refused { name: self.name.clone(), reason: error.to_string() };

@@ -95,11 +95,11 @@ local function drop(key)
     if redis.call('ZCARD', names) == 0 and redis.call('HLEN', claims) == 0 then redis.call('SREM', jobs, job) end
 end
 
--- A server that was emptied has another incarnation, or none.
+-- A server that was emptied has another incarnation, or none. Without a candidate, a store that has none is not begun.
 local found = redis.call('GET', incarnation)
 if known ~= '' and found ~= known then return { 'lost' } end
 if not found then
-    redis.call('SET', incarnation, candidate)
+    if candidate ~= '' then redis.call('SET', incarnation, candidate) end
     found = candidate
 end
 

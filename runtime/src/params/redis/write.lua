@@ -1,5 +1,5 @@
--- ARGV: the limit of bytes, the claim or "", its epoch, checks, changes. KEYS[11] keeps the answer for whoever asks again
--- because it did not come.
+-- ARGV: the limit of bytes, the claim or "", its epoch, how long the answer is kept in ms, checks, changes. KEYS[11] keeps
+-- the answer for whoever asks again because it did not come. No value is part of an answer: what is kept is not counted.
 local before = redis.call('GET', KEYS[11])
 if before then return cmsgpack.unpack(before) end
 if ended then return { 'ended' } end
@@ -46,7 +46,7 @@ for _ = 1, tonumber(take()) do
         change.by, change.counted, change.frame, change.body = take(), tonumber(take()), tonumber(take()), take()
         if head and not parts.counter then return { 'form', change.key, string.sub(head, parts.rest, parts.rest + parts.frame - 1) } end
         more = more + change.counted - before
-    elseif change.op == 'D' or change.op == 'T' then
+    elseif change.op == 'D' then
         more = more - before
     else
         change.expires = tonumber(take())
@@ -72,10 +72,7 @@ local result = { 'ok', found }
 for _, change in ipairs(changes) do
     local key, answer = change.key, false
     -- A server that is full takes a deletion only if it is what comes first.
-    if change.op == 'D' or change.op == 'T' then
-        if change.op == 'T' and change.head then answer = told(key, change.head, change.parts, true) end
-        drop(key)
-    end
+    if change.op == 'D' then drop(key) end
     local version = tick()
     if change.op == 'S' then
         drop(key)

@@ -141,12 +141,12 @@ async fn redis() -> Result<()> {
         sets.push(by_workers(&bucket, true).await?);
         gets.push(by_workers(&bucket, false).await?);
         // What was replaced waits a minute for its readers; here there are none.
-        empty(&server, &store)?;
+        empty(&server, &store).await?;
         // A chunk's key is never written twice, so theirs are not either.
         their_sets.push(redis_benchmark(&server, &["-t", "set", "-r", "1000000"], "SET")?);
-        empty(&server, &store)?;
+        empty(&server, &store).await?;
         their_gets.push(redis_benchmark(&server, &["-t", "set,get"], "GET")?);
-        empty(&server, &store)?;
+        empty(&server, &store).await?;
     }
     for (metric, ours, theirs) in
         [("params.redis_set", &mut sets, &mut their_sets), ("params.redis_get", &mut gets, &mut their_gets)]
@@ -157,9 +157,9 @@ async fn redis() -> Result<()> {
     Ok(())
 }
 
-fn empty(server: &RedisServer, store: &Redis) -> Result<()> {
+async fn empty(server: &RedisServer, store: &Redis) -> Result<()> {
     server.ask(&["FLUSHALL"])?;
-    Ok(store.accept_loss(&"bench".parse()?)?)
+    Ok(store.accept_loss(&"bench".parse()?).await?)
 }
 
 /// Bytes a second that all workers together set, or get.
