@@ -141,6 +141,9 @@ pub async fn file(
         Some("npz") => {
             let place = node.place_for_export(&tenant).await?;
             let (pieces, received) = mpsc::channel(4);
+            // The reader takes the end of the channel for the end of the file, so the channel stays open until it has been
+            // noted whether the file is whole.
+            let open = pieces.clone();
             // Opened first, so that a damaged file is an answer and not a torn one.
             let mut model = node.catalog.open_model(&model).await?;
             let whole = Arc::new(AtomicBool::new(false));
@@ -154,6 +157,7 @@ pub async fn file(
                     Ok(_) => is_whole.store(true, Release),
                     Err(error) => tracing::debug!(%error, "an export was broken off"),
                 }
+                drop(open);
             };
             let started = std::thread::Builder::new().name("export".to_owned()).spawn(export);
             started.map_err(|error| anyhow::Error::new(error).context("no thread for an export"))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::{Value, json};
 use weft::dataset::read::{self, Source};
 use weft::digest::Digest;
@@ -85,6 +85,29 @@ fn a_model_can_be_fetched_as_npz() -> Result<()> {
     let samples = read::open(&Source { name: "it.npz".to_owned(), path }, None, &options)?;
     ensure!(samples.features().width() == 2, "{:?}", samples.features());
     Ok(())
+}
+
+/// Each export ends in a moment in which its reader waits already, and must not take that for a broken one.
+#[test]
+fn no_export_of_many_is_torn() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    keep(&client, "it", &upload(&client, &model(1)?)?)?.json()?;
+    let fetch = || client.get("/v1/models/it/file?format=npz");
+    let first = fetch()?.body;
+    std::thread::scope(|scope| {
+        let readers = (0..4).map(|_| {
+            scope.spawn(|| -> Result<()> {
+                for number in 0..1_000 {
+                    let again = fetch().with_context(|| format!("export {number}"))?;
+                    ensure!(again.body == first, "export {number} differs: {} bytes", again.body.len());
+                }
+                Ok(())
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        readers.into_iter().try_for_each(|reader| reader.join().map_err(|_| anyhow!("a reader panicked"))?)
+    })
 }
 
 #[test]
