@@ -165,7 +165,7 @@ settings! {
     max_instance_memory ("WEFT_MAX_INSTANCE_MEMORY"): Size = Size(4 << 30),
     /// Bytes of one invocation's request.
     max_body ("WEFT_MAX_BODY"): Size = Size(16 << 20),
-    /// Bytes that one host call, or a response, may carry out of the sandbox.
+    /// Bytes that one host call, or a response, may carry out of the sandbox; of inference, those of all numbers.
     max_payload ("WEFT_MAX_PAYLOAD"): Size = Size(16 << 20),
     /// Invocations of all tenants that may wait for an instance.
     max_waiting ("WEFT_MAX_WAITING"): u32 = 4_096,

@@ -35,6 +35,7 @@ pub mod learning;
 pub mod live;
 pub mod model;
 mod orders;
+mod outputs;
 mod probe;
 pub mod queue;
 pub mod record;
@@ -88,6 +89,10 @@ pub enum JobError {
     Blob(#[from] crate::blob::BlobError),
     #[error(transparent)]
     Storage(#[from] crate::tenant::StorageFull),
+    #[error(transparent)]
+    Memory(#[from] crate::tenant::OverLimit),
+    #[error("the outputs for these samples take more than `max_payload` = {0} bytes: send fewer samples at once")]
+    LargeAnswer(u64),
     #[error("no randomness for a seed: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("{what}: {error}")]

@@ -251,6 +251,8 @@ impl From<JobError> for ApiError {
             JobError::Catalog(error) => error.into(),
             JobError::Invoke(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
+            JobError::Memory(over) => over.into(),
+            JobError::LargeAnswer(_) => Self::new(Kind::LimitExceeded, text).limit("max_payload"),
             JobError::Passing(_) => Self::new(Kind::Busy, text).retry_after(1),
             JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
             JobError::Meta(_) | JobError::Blob(_) | JobError::Randomness(_) | JobError::Io { .. } => {
