@@ -14,7 +14,7 @@ use crate::dataset::batches::{Batch, Inputs};
 use crate::dataset::manifest::{FORMAT, Split};
 use crate::dataset::rows::{Element, Features};
 use crate::dataset::transform;
-use crate::devices::TAPE_NODES;
+use crate::devices::{Part, TAPE_NODES};
 use crate::model::Input;
 use crate::node::{InvokeFailure, Node};
 use crate::tenant::{ChargedBytes, Tenant};
@@ -71,7 +71,10 @@ impl Node {
         };
         let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
         let (owner, most) = (tenant.clone(), self.sandbox.limits().payload);
+        let cancel = part.lease.cancel().clone();
+        let charged = ChargedPart { part, tenant: tenant.clone() };
         let infer = move || async move {
+            let _charged = charged;
             let failed = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
             let description = Worker::describe(&setup).await.map_err(|error| failed(&error))?;
             setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
@@ -88,10 +91,21 @@ impl Node {
                 let inferred = infer_rows(&mut worker, batch).await.map_err(|error| failed(&error))?;
                 outputs.add(&inferred, rows.len())?;
             }
-            owner.ledger.charge_device(part.lease.time());
             outputs.into_json()
         };
-        apart("inference", place, infer).await.unwrap_or_else(|error| Err(JobError::Io { what: "inference", error }))
+        apart("inference", tenant, place, &cancel, infer).await
+    }
+}
+
+/// A part of a device whose time is charged to its tenant, however the work on it ends.
+struct ChargedPart {
+    part: Part,
+    tenant: Arc<Tenant>,
+}
+
+impl Drop for ChargedPart {
+    fn drop(&mut self) {
+        self.tenant.ledger.charge_device(self.part.lease.time());
     }
 }
 

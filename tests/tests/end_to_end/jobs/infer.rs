@@ -96,3 +96,54 @@ fn leases(node: &Node) -> Result<usize> {
     let list: DeviceList = serde_json::from_value(node.operator()?.get("/v1/devices")?.json()?)?;
     Ok(list.devices.iter().flat_map(|device| &device.tenants).map(|tenant| tenant.leases).sum())
 }
+
+/// A tenant whose calls may take as long as they like.
+fn patient() -> Value {
+    json!({ "cpu_ms": 600_000, "wall_ms": 600_000 })
+}
+
+/// Asks for inference and does not wait for the answer.
+fn ask(client: &Client) -> Result<Wire> {
+    let mut wire = Wire::connect(client)?;
+    let body = serde_json::to_vec(&samples(1))?;
+    wire.request("POST", INFER, &["content-type: application/json"], &body)?;
+    Ok(wire)
+}
+
+#[test]
+fn inference_that_nobody_waits_for_is_stopped_and_charged() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = trained(&node, "one", "matmuls", patient())?;
+    eventually(SOON, || Ok(leases(&node)? == 0))?;
+    let before = client.usage()?.usage.device_us;
+    let wire = ask(&client)?;
+    eventually(SOON, || Ok(leases(&node)? == 1)).context("it did not start")?;
+    drop(wire);
+    eventually(SOON, || Ok(leases(&node)? == 0)).context("it goes on")?;
+    let charged = || Ok(client.usage()?.usage.device_us > before);
+    eventually(SOON, charged).context("what it took was not charged")
+}
+
+#[test]
+fn inference_for_a_tenant_that_is_deleted_is_stopped() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = trained(&node, "one", "sleep", patient())?;
+    eventually(SOON, || Ok(leases(&node)? == 0))?;
+    let _wire = ask(&client)?;
+    eventually(SOON, || Ok(leases(&node)? == 1)).context("it did not start")?;
+    ensure!(node.operator()?.send("DELETE", "/v1/tenants/one", &[], b"")?.status == 204);
+    eventually(SOON, || Ok(leases(&node)? == 0)).context("it goes on")
+}
+
+#[test]
+fn the_trial_of_a_trainer_ends_with_its_tenant() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = with_harm(&node, "one", patient())?;
+    let submitting = std::thread::spawn(move || client.submit(&harm("it", "sleep", "init")));
+    eventually(SOON, || Ok(leases(&node)? == 1)).context("it did not start")?;
+    ensure!(node.operator()?.send("DELETE", "/v1/tenants/one", &[], b"")?.status == 204);
+    eventually(SOON, || Ok(leases(&node)? == 0)).context("it goes on")?;
+    let answer = submitting.join().ok().context("the client panicked")??;
+    ensure!(answer.status == 401, "{answer:?}");
+    Ok(())
+}
