@@ -129,7 +129,9 @@ impl JobError {
             Self::Registry(RegistryError::Compile(error)) => {
                 matches!(error, CompileError::Busy(_) | CompileError::Failed(_) | CompileError::TooLong(_))
             }
-            Self::Catalog(CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Busy(_)) => true,
+            Self::Catalog(
+                CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Busy(_) | CatalogError::Memory(_),
+            ) => true,
             Self::Invoke(failure) => {
                 matches!(failure, InvokeFailure::Busy(_) | InvokeFailure::QueueTimeout(_) | InvokeFailure::Device(_))
             }

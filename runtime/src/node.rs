@@ -64,6 +64,10 @@ const MAX_INFERENCES_PER_TENANT: u32 = 8;
 const MAX_EXPORTS: u32 = 64;
 const MAX_EXPORTS_PER_TENANT: u32 = 8;
 
+/// Models whose heads are read at once, on the node and for one tenant: each takes a thread for a moment, and memory.
+const MAX_OPENINGS: u32 = 16;
+const MAX_OPENINGS_PER_TENANT: u32 = 4;
+
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
 
@@ -108,6 +112,7 @@ pub struct Node {
     trials: Arc<Gate>,
     inferences: Arc<Gate>,
     exports: Arc<Gate>,
+    openings: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     pub(crate) invocations: Arc<AtomicU64>,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -215,6 +220,7 @@ impl Node {
         let builds = Gate::new(GateLimits { places: MAX_BUILDS, waiting: MAX_UPLOADS, waiting_per_tenant: 16 });
         let gate = |places| Gate::new(GateLimits { places, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
         let (trials, inferences, exports) = (gate(MAX_TRIALS), gate(MAX_INFERENCES), gate(MAX_EXPORTS));
+        let openings = gate(MAX_OPENINGS);
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
@@ -249,6 +255,7 @@ impl Node {
             trials,
             inferences,
             exports,
+            openings,
             developer,
             invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
             stopping: Arc::default(),
@@ -426,6 +433,11 @@ impl Node {
     /// A place and a thread to write a model in another format.
     pub(crate) async fn place_for_export(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
         self.pass_gate(&self.exports, tenant, MAX_EXPORTS_PER_TENANT).await
+    }
+
+    /// A place and a thread to read the head of a model.
+    pub(crate) async fn place_for_opening(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.openings, tenant, MAX_OPENINGS_PER_TENANT).await
     }
 
     async fn pass_gate(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, InvokeFailure> {

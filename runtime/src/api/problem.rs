@@ -228,6 +228,7 @@ impl From<CatalogError> for ApiError {
             CatalogError::Invalid(_) => Self::new(Kind::InvalidRequest, text),
             CatalogError::Refused(_) | CatalogError::Mismatch { .. } => Self::new(Kind::InvalidData, text),
             CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
+            CatalogError::Memory(over) => over.into(),
             CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
             CatalogError::Blob(_) | CatalogError::Meta(_) | CatalogError::Io { .. } => Self::internal(&text),
         }

@@ -42,7 +42,7 @@ impl Node {
         }
         let Some(model) = job.models.last() else { return Err(JobError::wrong(&job, "it has left no model yet")) };
         let model = self.catalog.model(tenant.id, model.as_str())?;
-        let mut model = self.catalog.open_model(&model).await?;
+        let mut model = self.catalog.open_model(tenant, &model, self.place_for_opening(tenant).await?).await?;
         let Some(input) = model.meta.input.clone() else {
             return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
         };

@@ -170,7 +170,8 @@ impl Node {
         let init_from = match &spec.init_from {
             Some(model) if job.checkpoint.is_none() => {
                 let model = self.catalog.model(tenant.id, model)?;
-                Some(self.catalog.open_model(&model).await?)
+                let place = self.place_for_opening(tenant).await?;
+                Some(self.catalog.open_model(tenant, &model, place).await?)
             }
             _ => None,
         };
