@@ -60,6 +60,8 @@ pub enum CatalogError {
     Mismatch { claimed: Digest, found: Digest },
     #[error("{0}")]
     Busy(#[from] GateFull),
+    #[error("no place became free within `queue_timeout` = {0} ms")]
+    QueueTimeout(u128),
     #[error(transparent)]
     Memory(#[from] OverLimit),
     #[error("the tenant was deleted meanwhile")]

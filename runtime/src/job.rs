@@ -127,10 +127,20 @@ impl JobError {
             Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
             Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
             Self::Registry(RegistryError::Compile(error)) => {
-                matches!(error, CompileError::Busy(_) | CompileError::Failed(_) | CompileError::TooLong(_))
+                matches!(
+                    error,
+                    CompileError::Busy(_)
+                        | CompileError::QueueTimeout(_)
+                        | CompileError::Failed(_)
+                        | CompileError::TooLong(_)
+                )
             }
             Self::Catalog(
-                CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Busy(_) | CatalogError::Memory(_),
+                CatalogError::Meta(_)
+                | CatalogError::Io { .. }
+                | CatalogError::Busy(_)
+                | CatalogError::QueueTimeout(_)
+                | CatalogError::Memory(_),
             ) => true,
             Self::Invoke(failure) => {
                 matches!(failure, InvokeFailure::Busy(_) | InvokeFailure::QueueTimeout(_) | InvokeFailure::Device(_))

@@ -337,7 +337,7 @@ impl Node {
         if self.is_draining() {
             return Err(InvokeFailure::Draining);
         }
-        let permit = self.uploads.enter(tenant.id, MAX_UPLOADS_PER_TENANT).await?;
+        let permit = self.pass_gate(&self.uploads, tenant, MAX_UPLOADS_PER_TENANT).await?;
         let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
         Ok((upload, permit))
     }
@@ -440,13 +440,17 @@ impl Node {
         self.pass_gate(&self.openings, tenant, MAX_OPENINGS_PER_TENANT).await
     }
 
+    /// A place to make a data set or a model in.
+    async fn place_for_build(&self, tenant: &Tenant) -> Result<Permit, CatalogError> {
+        let limit = self.settings.queue_timeout.0;
+        let place = self.builds.enter_within(limit, tenant.id, MAX_BUILDS_PER_TENANT).await;
+        Ok(place.ok_or(CatalogError::QueueTimeout(limit.as_millis()))??)
+    }
+
     async fn pass_gate(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, InvokeFailure> {
         let limit = self.settings.queue_timeout.0;
-        let place = gate.enter(tenant.id, allowed);
-        match tokio::time::timeout(limit, place).await {
-            Ok(permit) => Ok(permit?),
-            Err(_) => Err(InvokeFailure::QueueTimeout(limit.as_millis())),
-        }
+        let place = gate.enter_within(limit, tenant.id, allowed).await;
+        Ok(place.ok_or(InvokeFailure::QueueTimeout(limit.as_millis()))??)
     }
 
     /// Deletes a tenant with everything it has, and ends what is being done for it. An operator that goes away does not
@@ -484,7 +488,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let permit = self.place_for_build(&tenant).await?;
         let node = self.clone();
         to_the_end(async move {
             // Held for as long as the work takes, whoever waits for it.
@@ -507,7 +511,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let permit = self.place_for_build(&tenant).await?;
         let node = self.clone();
         to_the_end(async move {
             let _permit = permit;
