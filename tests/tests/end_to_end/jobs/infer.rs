@@ -92,7 +92,7 @@ fn outputs_of_all_batches_together_are_bounded() -> Result<()> {
 }
 
 /// Leases on all devices.
-fn leases(node: &Node) -> Result<usize> {
+pub(super) fn leases(node: &Node) -> Result<usize> {
     let list: DeviceList = serde_json::from_value(node.operator()?.get("/v1/devices")?.json()?)?;
     Ok(list.devices.iter().flat_map(|device| &device.tenants).map(|tenant| tenant.leases).sum())
 }

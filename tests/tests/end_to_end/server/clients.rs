@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use weft_tests::http::Client;
+use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options, eventually};
 use weft_tests::wire::Wire;
 use weft_tests::{components, guests};
@@ -213,6 +213,25 @@ fn a_body_of_unknown_length_is_held_to_the_limit_too() -> Result<()> {
     wire.head("POST", INVOKE, &["transfer-encoding: chunked"])?;
     wire.send(format!("\r\n800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800)))?;
     ensure!(wire.answer()?.problem_kind()? == ("too-large".into(), Some("max_body".into())));
+    Ok(())
+}
+
+/// A size says nothing about what comes: HTTP hands on the bytes of a chunk as they arrive, and those are what is bounded.
+#[test]
+fn a_chunk_that_claims_to_be_endless_is_held_to_what_comes_of_it() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-body", "1KiB").set("body-timeout", "1s"))?;
+    let begin = |said: &str| -> Result<Answer> {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.head("POST", INVOKE, &["transfer-encoding: chunked"])?;
+        wire.send(format!("\r\nFFFFFFFFFFFFFFFF\r\n{said}"))?;
+        wire.answer()
+    };
+    let start = Instant::now();
+    let nothing = begin("")?;
+    ensure!(nothing.problem_kind()? == ("request-timeout".into(), Some("body_timeout".into())), "{nothing:?}");
+    ensure!(start.elapsed() < SOON / 2, "it took {:?}", start.elapsed());
+    let much = begin(&"x".repeat(2_000))?;
+    ensure!(much.problem_kind()? == ("too-large".into(), Some("max_body".into())), "{much:?}");
     Ok(())
 }
 
