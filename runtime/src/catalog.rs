@@ -21,7 +21,7 @@ use crate::digest::Digest;
 use crate::meta::{Batch, MetaError, Metadata};
 use crate::model::OpenError;
 use crate::sandbox::GateFull;
-use crate::tenant::{StorageFull, Tenant, TenantId};
+use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
 mod datasets;
 mod models;
@@ -60,6 +60,10 @@ pub enum CatalogError {
     Mismatch { claimed: Digest, found: Digest },
     #[error("{0}")]
     Busy(#[from] GateFull),
+    #[error("no place became free within `queue_timeout` = {0} ms")]
+    QueueTimeout(u128),
+    #[error(transparent)]
+    Memory(#[from] OverLimit),
     #[error("the tenant was deleted meanwhile")]
     TenantDeleted,
     #[error("the node is stopping")]

@@ -165,13 +165,13 @@ settings! {
     max_instance_memory ("WEFT_MAX_INSTANCE_MEMORY"): Size = Size(4 << 30),
     /// Bytes of one invocation's request.
     max_body ("WEFT_MAX_BODY"): Size = Size(16 << 20),
-    /// Bytes that one host call, or a response, may carry out of the sandbox.
+    /// Bytes that one host call, or a response, may carry out of the sandbox; of inference, those of all numbers.
     max_payload ("WEFT_MAX_PAYLOAD"): Size = Size(16 << 20),
     /// Invocations of all tenants that may wait for an instance.
     max_waiting ("WEFT_MAX_WAITING"): u32 = 4_096,
     /// Invocations of one tenant that may wait for an instance.
     max_waiting_per_tenant ("WEFT_MAX_WAITING_PER_TENANT"): u32 = 1_024,
-    /// How long an invocation waits for an instance before it is told to come back later.
+    /// How long an invocation waits for an instance, or any other request for its place, before it is told to come back later.
     queue_timeout ("WEFT_QUEUE_TIMEOUT"): Span = Span(Duration::from_secs(10)),
     /// Connections at once.
     max_connections ("WEFT_MAX_CONNECTIONS"): u32 = 10_000,
@@ -321,6 +321,7 @@ impl Settings {
             artifact: self.max_artifact.0,
             jobs: self.compile_jobs,
             waiting: self.compile_waiting,
+            patience: self.queue_timeout.0,
         }
     }
 }

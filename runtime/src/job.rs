@@ -35,6 +35,7 @@ pub mod learning;
 pub mod live;
 pub mod model;
 mod orders;
+mod outputs;
 mod probe;
 pub mod queue;
 pub mod record;
@@ -90,6 +91,10 @@ pub enum JobError {
     Params(#[from] crate::params::ParamError),
     #[error(transparent)]
     Storage(#[from] crate::tenant::StorageFull),
+    #[error(transparent)]
+    Memory(#[from] crate::tenant::OverLimit),
+    #[error("the outputs for these samples take more than `max_payload` = {0} bytes: send fewer samples at once")]
+    LargeAnswer(u64),
     #[error("no randomness for a seed: {0}")]
     Randomness(#[from] getrandom::Error),
     #[error("{what}: {error}")]
@@ -124,9 +129,21 @@ impl JobError {
             Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
             Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
             Self::Registry(RegistryError::Compile(error)) => {
-                matches!(error, CompileError::Busy(_) | CompileError::Failed(_) | CompileError::TooLong(_))
+                matches!(
+                    error,
+                    CompileError::Busy(_)
+                        | CompileError::QueueTimeout(_)
+                        | CompileError::Failed(_)
+                        | CompileError::TooLong(_)
+                )
             }
-            Self::Catalog(CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Busy(_)) => true,
+            Self::Catalog(
+                CatalogError::Meta(_)
+                | CatalogError::Io { .. }
+                | CatalogError::Busy(_)
+                | CatalogError::QueueTimeout(_)
+                | CatalogError::Memory(_),
+            ) => true,
             Self::Invoke(failure) => {
                 matches!(failure, InvokeFailure::Busy(_) | InvokeFailure::QueueTimeout(_) | InvokeFailure::Device(_))
             }

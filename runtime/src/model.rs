@@ -19,7 +19,7 @@ mod tests;
 
 pub use meta::{BadMeta, FORMAT, Input, Meta};
 pub use npz::{ExportError, export_npz};
-pub use read::{MOST_HEADER_BYTES, MOST_TENSORS, Model, OpenError};
+pub use read::{MOST_HEADER_BYTES, MOST_TENSORS, Model, OpenError, open_bytes};
 pub use safetensors::Dtype;
 pub use write::{WriteError, write};
 

@@ -65,6 +65,10 @@ const MAX_INFERENCES_PER_TENANT: u32 = 8;
 const MAX_EXPORTS: u32 = 64;
 const MAX_EXPORTS_PER_TENANT: u32 = 8;
 
+/// Models whose heads are read at once, on the node and for one tenant: each takes a thread for a moment, and memory.
+const MAX_OPENINGS: u32 = 16;
+const MAX_OPENINGS_PER_TENANT: u32 = 4;
+
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
 
@@ -109,6 +113,7 @@ pub struct Node {
     trials: Arc<Gate>,
     inferences: Arc<Gate>,
     exports: Arc<Gate>,
+    openings: Arc<Gate>,
     developer: Option<Arc<Tenant>>,
     pub(crate) invocations: Arc<AtomicU64>,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -216,6 +221,7 @@ impl Node {
         let builds = Gate::new(GateLimits { places: MAX_BUILDS, waiting: MAX_UPLOADS, waiting_per_tenant: 16 });
         let gate = |places| Gate::new(GateLimits { places, waiting: MAX_UPLOADS, waiting_per_tenant: 64 });
         let (trials, inferences, exports) = (gate(MAX_TRIALS), gate(MAX_INFERENCES), gate(MAX_EXPORTS));
+        let openings = gate(MAX_OPENINGS);
         // At most half of the connections, and whoever does not fit is told so at once.
         let places = (settings.max_connections / 2).max(1);
         let followers = Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
@@ -251,6 +257,7 @@ impl Node {
             trials,
             inferences,
             exports,
+            openings,
             developer,
             invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
             stopping: Arc::default(),
@@ -340,7 +347,7 @@ impl Node {
         if self.is_draining() {
             return Err(InvokeFailure::Draining);
         }
-        let permit = self.uploads.enter(tenant.id, MAX_UPLOADS_PER_TENANT).await?;
+        let permit = self.pass_gate(&self.uploads, tenant, MAX_UPLOADS_PER_TENANT).await?;
         let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
         Ok((upload, permit))
     }
@@ -438,13 +445,22 @@ impl Node {
         self.pass_gate(&self.exports, tenant, MAX_EXPORTS_PER_TENANT).await
     }
 
+    /// A place and a thread to read the head of a model.
+    pub(crate) async fn place_for_opening(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.openings, tenant, MAX_OPENINGS_PER_TENANT).await
+    }
+
+    /// A place to make a data set or a model in.
+    async fn place_for_build(&self, tenant: &Tenant) -> Result<Permit, CatalogError> {
+        let limit = self.settings.queue_timeout.0;
+        let place = self.builds.enter_within(limit, tenant.id, MAX_BUILDS_PER_TENANT).await;
+        Ok(place.ok_or(CatalogError::QueueTimeout(limit.as_millis()))??)
+    }
+
     async fn pass_gate(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, InvokeFailure> {
         let limit = self.settings.queue_timeout.0;
-        let place = gate.enter(tenant.id, allowed);
-        match tokio::time::timeout(limit, place).await {
-            Ok(permit) => Ok(permit?),
-            Err(_) => Err(InvokeFailure::QueueTimeout(limit.as_millis())),
-        }
+        let place = gate.enter_within(limit, tenant.id, allowed).await;
+        Ok(place.ok_or(InvokeFailure::QueueTimeout(limit.as_millis()))??)
     }
 
     /// Deletes a tenant with everything it has, and ends what is being done for it. An operator that goes away does not
@@ -489,7 +505,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let permit = self.place_for_build(&tenant).await?;
         let node = self.clone();
         to_the_end(async move {
             // Held for as long as the work takes, whoever waits for it.
@@ -512,7 +528,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.builds.enter(tenant.id, MAX_BUILDS_PER_TENANT).await?;
+        let permit = self.place_for_build(&tenant).await?;
         let node = self.clone();
         to_the_end(async move {
             let _permit = permit;

@@ -18,6 +18,7 @@ use crate::names::Name;
 use crate::sandbox::Share;
 
 mod answering;
+mod charged;
 mod key;
 mod memory;
 mod quota;
@@ -27,6 +28,7 @@ mod store_id;
 mod usage;
 
 pub use answering::{Answering, Requests};
+pub use charged::ChargedBytes;
 pub use key::{Key, KeyHash, KeyId};
 pub use memory::{Account, Charge, OverLimit};
 pub use quota::{Quota, QuotaPatch};

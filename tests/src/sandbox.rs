@@ -20,8 +20,8 @@ pub fn new() -> Result<Arc<Sandbox>> {
 
 /// Compiles, as a deploy does, and loads.
 pub async fn load(sandbox: &Sandbox, component: &[u8]) -> Result<Arc<Loaded>> {
-    let limits =
-        CompileLimits { time: Duration::from_secs(60), memory: 2 << 30, artifact: 512 << 20, jobs: 1, waiting: 1 };
+    let time = Duration::from_secs(60);
+    let limits = CompileLimits { time, memory: 2 << 30, artifact: 512 << 20, jobs: 1, waiting: 1, patience: time };
     let folder = tempfile::tempdir()?;
     let (wasm, artifact) = (folder.path().join("wasm"), folder.path().join("artifact"));
     std::fs::write(&wasm, component)?;

@@ -5,7 +5,7 @@
 //! This is the state of one connection, which three parties change: the request that is being answered, the task that reads
 //! and writes, and whoever looks for a connection to close.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -24,8 +24,10 @@ const CLOSING: u8 = 2;
 /// One connection of a client.
 pub struct Connection {
     state: AtomicU8,
-    /// Whether any request is being answered, whoever sent it.
+    /// Whether any request is being answered, whoever sent it, or an answer is still being sent.
     busy: AtomicBool,
+    /// Requests whose answers are not yet with whoever sends them.
+    unanswered: AtomicU32,
     opened: Instant,
     /// When it was last of use, in milliseconds after it was opened.
     used_ms: AtomicU64,
@@ -39,6 +41,7 @@ impl Default for Connection {
         Self {
             state: AtomicU8::new(OPEN),
             busy: AtomicBool::new(false),
+            unanswered: AtomicU32::new(0),
             opened: Instant::now(),
             used_ms: AtomicU64::new(0),
             told_to_close: Notify::new(),
@@ -48,25 +51,36 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// A request has arrived. It is being answered until the result is dropped.
+    /// A request has arrived. It is being answered until the result is dropped and [`Self::flushed`] is called after that.
     pub fn begin_request(self: &Arc<Self>) -> RequestOn {
         self.busy.store(true, Relaxed);
+        self.unanswered.fetch_add(1, Relaxed);
         RequestOn(self.clone())
     }
 
-    /// Whether a request is being answered.
+    /// All bytes that there were to send have left the process. HTTP hands over the last piece of an answer, which may be
+    /// all of it, long before that; so this is what ends a request whose answer has been handed over.
+    pub fn flushed(&self) {
+        if self.is_busy() && self.unanswered.load(Relaxed) == 0 {
+            self.end_requests();
+        }
+    }
+
+    /// Whether a request is being answered, or its answer is still being sent.
     pub fn is_busy(&self) -> bool {
         self.busy.load(Relaxed)
     }
 
-    /// The request that is being answered has shown a key: the connection is not closed before it is answered. `counted`
+    /// The request that is being answered has shown a key: the connection is not closed before its answer is sent. `counted`
     /// is given back then. Says whether it came in time, which is before somebody else wanted the connection closed.
     pub fn hold(&self, counted: Option<Answering>) -> bool {
         let held = self.state.compare_exchange(OPEN, HELD, Relaxed, Relaxed);
-        if held.is_ok() {
+        let in_time = held.is_ok() || held == Err(HELD);
+        if in_time {
+            // A request that comes while the answer to the one before it is still being sent takes its place.
             *self.counted.locked() = counted;
         }
-        held.is_ok() || held == Err(HELD)
+        in_time
     }
 
     /// Whether it could be closed now.
@@ -97,7 +111,7 @@ impl Connection {
         self.told_to_close.notified().await;
     }
 
-    fn end_request(&self) {
+    fn end_requests(&self) {
         *self.counted.locked() = None;
         self.used_ms.store(u64::try_from(self.opened.elapsed().as_millis()).unwrap_or(u64::MAX), Relaxed);
         self.state.compare_exchange(HELD, OPEN, Relaxed, Relaxed).ok();
@@ -105,7 +119,7 @@ impl Connection {
     }
 }
 
-/// A request that is being answered, its answer's body included.
+/// A request that is being answered, until the last piece of its answer's body is handed over to be sent.
 pub struct RequestOn(Arc<Connection>);
 
 impl RequestOn {
@@ -116,7 +130,7 @@ impl RequestOn {
 
 impl Drop for RequestOn {
     fn drop(&mut self) {
-        self.0.end_request();
+        self.0.unanswered.fetch_sub(1, Relaxed);
     }
 }
 
@@ -130,6 +144,7 @@ mod tests {
         Begin,
         Hold,
         End,
+        Flush,
         Close,
     }
 
@@ -148,8 +163,8 @@ mod tests {
             }
             let answering = order.iter().rev().find(|event| matches!(event, Event::Begin | Event::End));
             let next: &[Event] = match answering {
-                Some(Event::Begin) => &[Event::Hold, Event::End, Event::Close],
-                _ => &[Event::Begin, Event::Close],
+                Some(Event::Begin) => &[Event::Hold, Event::End, Event::Flush, Event::Close],
+                _ => &[Event::Begin, Event::Flush, Event::Close],
             };
             orders.extend(next.iter().map(|event| [&order[..], &[*event]].concat()));
         }
@@ -158,17 +173,23 @@ mod tests {
 
     fn check(order: &[Event]) {
         let connection = Arc::new(Connection::default());
-        let (mut request, mut held, mut closing) = (None, false, false);
+        let (mut request, mut busy, mut held, mut closing) = (None, false, false, false);
         for event in order {
             match event {
-                Event::Begin => request = Some(connection.begin_request()),
+                Event::Begin => {
+                    request = Some(connection.begin_request());
+                    busy = true;
+                }
                 Event::Hold => {
                     held = connection.hold(None);
                     assert_eq!(held, !closing, "{order:?}");
                 }
-                Event::End => {
-                    request = None;
-                    held = false;
+                Event::End => request = None,
+                // In the middle of an answer it means nothing.
+                Event::Flush if request.is_some() => connection.flushed(),
+                Event::Flush => {
+                    connection.flushed();
+                    (busy, held) = (false, false);
                 }
                 Event::Close => {
                     let closed = connection.close();
@@ -176,7 +197,7 @@ mod tests {
                     closing |= closed;
                 }
             }
-            assert_eq!(connection.is_busy(), request.is_some(), "{order:?}");
+            assert_eq!(connection.is_busy(), busy, "{order:?}");
             assert_eq!(connection.may_close(), !held && !closing, "{order:?}");
         }
     }

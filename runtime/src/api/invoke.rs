@@ -18,7 +18,7 @@ use crate::host::Request;
 use crate::logs::invocation_id;
 use crate::node::{Invoked, Node, Receipt};
 use crate::sandbox::Answer;
-use crate::tenant::Charge;
+use crate::tenant::{Charge, ChargedBytes};
 
 const SEED: HeaderName = HeaderName::from_static("weft-seed");
 const INVOCATION: HeaderName = HeaderName::from_static("weft-invocation");
@@ -87,7 +87,7 @@ impl<S: Sync> FromRequestParts<S> for Seed {
 
 fn answer(invoked: Invoked) -> Response {
     let Invoked { answer: Answer { response, charge }, receipt } = invoked;
-    let mut answer = Response::new(Body::from(Bytes::from_owner(Held { bytes: response.body, _charge: charge })));
+    let mut answer = Response::new(Body::from(Bytes::from_owner(ChargedBytes::new(response.body, charge))));
     let content_type = match response.content_type.as_str() {
         given if given.is_empty() || given.len() > MAX_CONTENT_TYPE => DEFAULT_CONTENT_TYPE,
         given => given,
@@ -119,16 +119,4 @@ fn describe(headers: &mut HeaderMap, receipt: &Receipt) {
 /// Milliseconds to three places, in integers: this is on every answer's path, and printing a float takes a microsecond.
 fn milliseconds(duration: Duration) -> String {
     format!("{}.{:03}", duration.as_millis(), duration.subsec_micros() % 1_000)
-}
-
-/// A response's bytes, counted until they are sent.
-struct Held {
-    bytes: Vec<u8>,
-    _charge: Charge,
-}
-
-impl AsRef<[u8]> for Held {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
-use axum::http::header::LOCATION;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -314,7 +315,7 @@ pub async fn infer(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     pieces: Pieces,
-) -> Result<Json<InferAnswer>, ApiError> {
+) -> Result<Response, ApiError> {
     // An unknown name is refused before its body is kept.
     if let Err(error) = node.jobs.get(tenant.id, &name) {
         return Err(pieces.refuse(error).await);
@@ -325,5 +326,6 @@ pub async fn infer(
     let InferRequest { samples } = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))?;
     drop(body);
-    Ok(Json(InferAnswer { outputs: node.infer_job(&tenant, &name, samples).await? }))
+    let outputs = node.infer_job(&tenant, &name, samples).await?;
+    Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(outputs)).into_response())
 }

@@ -1,6 +1,7 @@
 //! Models: keep, list, look at, fetch, delete.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -24,10 +25,11 @@ use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
-use crate::catalog::{StoredModel, to_the_end};
+use crate::catalog::{BlobFile, CatalogError, StoredModel, to_the_end};
 use crate::clock::rfc3339;
-use crate::model::export_npz;
+use crate::model::{Model, TensorInfo, export_npz};
 use crate::node::Node;
+use crate::tenant::ChargedBytes;
 
 const TAG: &str = "models";
 const PIECE: usize = 256 << 10;
@@ -83,28 +85,68 @@ pub async fn list(
     Json(ModelList { models: models.iter().map(|model| view(model)).collect(), next })
 }
 
-/// Look at a model: where it comes from, and its tensors.
+/// Which tensors.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct TensorQuery {
+    /// How many at most; 1000 unless said otherwise, 10000 at most.
+    #[param(value_type = Option<usize>)]
+    limit: Option<NonZeroUsize>,
+    /// Begin after the tensor of this name.
+    after: Option<String>,
+}
+
+impl TensorQuery {
+    /// The tensors that were asked for, and the cursor for the rest.
+    fn of<R: Read + Seek>(&self, model: &Model<R>) -> Result<(Vec<TensorView>, Option<String>), CatalogError> {
+        let limit = self.limit.map_or(1_000, |limit| limit.get().min(10_000));
+        let start = match &self.after {
+            None => 0,
+            Some(after) => {
+                let place = model.tensors().position(|tensor| tensor.name == *after);
+                1 + place.ok_or_else(|| CatalogError::Invalid("`after` names no tensor of this model".to_owned()))?
+            }
+        };
+        let mut rest = model.tensors().skip(start);
+        let page: Vec<TensorView> = rest.by_ref().take(limit).map(tensor_view).collect();
+        let next = rest.next().and(page.last()).map(|last| last.name.clone());
+        Ok((page, next))
+    }
+}
+
+fn tensor_view(tensor: &TensorInfo) -> TensorView {
+    TensorView {
+        name: tensor.name.clone(),
+        dtype: format!("{:?}", tensor.dtype).to_lowercase(),
+        shape: tensor.shape.clone(),
+    }
+}
+
+/// Look at a model: where it comes from, and its tensors in the order of the file.
 #[utoipa::path(
-    get, path = "/v1/models/{name}", tag = TAG, operation_id = "show_model", params(("name" = String, Path)),
+    get, path = "/v1/models/{name}", tag = TAG, operation_id = "show_model",
+    params(("name" = String, Path), TensorQuery),
     responses((status = 200, body = ModelDetail), (status = 404, body = Problem, content_type = "application/problem+json"))
 )]
 pub async fn show(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-) -> Result<Json<ModelDetail>, ApiError> {
+    Params(query): Params<TensorQuery>,
+) -> Result<Response, ApiError> {
     let model = node.catalog.model(tenant.id, &name)?;
-    let (meta, tensors) = node.catalog.model_meta(&model).await?;
-    let tensor = |tensor: crate::model::TensorInfo| TensorView {
-        name: tensor.name,
-        dtype: format!("{:?}", tensor.dtype).to_lowercase(),
-        shape: tensor.shape,
+    let place = node.place_for_opening(&tenant).await?;
+    let shown = view(&model);
+    // Written where the file is read: a head may hold megabytes of metadata.
+    let describe = move |model: &Model<BlobFile>| {
+        let (tensors, next) = query.of(model)?;
+        let detail = ModelDetail { model: shown, metadata: model.meta.to_strings(), tensors, next };
+        serde_json::to_vec(&detail).map_err(|error| CatalogError::io("describing a model", error.into()))
     };
-    Ok(Json(ModelDetail {
-        model: view(&model),
-        metadata: meta.to_strings(),
-        tensors: tensors.into_iter().map(tensor).collect(),
-    }))
+    let (json, charge) = node.catalog.look_at_model(&tenant, &model, place, describe).await?;
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    Ok((kind, Bytes::from_owner(ChargedBytes::new(json, charge))).into_response())
 }
 
 /// Fetch a model's file.
@@ -141,8 +183,12 @@ pub async fn file(
         Some("npz") => {
             let place = node.place_for_export(&tenant).await?;
             let (pieces, received) = mpsc::channel(4);
+            // The reader takes the end of the channel for the end of the file, so the channel stays open until it has been
+            // noted whether the file is whole.
+            let open = pieces.clone();
             // Opened first, so that a damaged file is an answer and not a torn one.
-            let mut model = node.catalog.open_model(&model).await?;
+            let opening = node.place_for_opening(&tenant).await?;
+            let mut model = node.catalog.open_model(&tenant, &model, opening).await?;
             let whole = Arc::new(AtomicBool::new(false));
             let is_whole = whole.clone();
             let sender =
@@ -154,6 +200,7 @@ pub async fn file(
                     Ok(_) => is_whole.store(true, Release),
                     Err(error) => tracing::debug!(%error, "an export was broken off"),
                 }
+                drop(open);
             };
             let started = std::thread::Builder::new().name("export".to_owned()).spawn(export);
             started.map_err(|error| anyhow::Error::new(error).context("no thread for an export"))?;

@@ -231,6 +231,8 @@ impl From<CatalogError> for ApiError {
             CatalogError::Invalid(_) => Self::new(Kind::InvalidRequest, text),
             CatalogError::Refused(_) | CatalogError::Mismatch { .. } => Self::new(Kind::InvalidData, text),
             CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
+            CatalogError::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
+            CatalogError::Memory(over) => over.into(),
             CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
             CatalogError::Blob(_) | CatalogError::Meta(_) | CatalogError::Io { .. } => Self::internal(&text),
         }
@@ -255,6 +257,8 @@ impl From<JobError> for ApiError {
             JobError::Invoke(error) => error.into(),
             JobError::Params(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
+            JobError::Memory(over) => over.into(),
+            JobError::LargeAnswer(_) => Self::new(Kind::LimitExceeded, text).limit("max_payload"),
             JobError::Passing(_) => Self::new(Kind::Busy, text).retry_after(1),
             JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
             JobError::Meta(_) | JobError::Blob(_) | JobError::Randomness(_) | JobError::Io { .. } => {
@@ -311,6 +315,7 @@ impl From<CompileError> for ApiError {
             CompileError::TooMuchMemory(_) => Self::new(Kind::CompileLimit, text).limit("compile_memory"),
             CompileError::TooLarge(_) => Self::new(Kind::CompileLimit, text).limit("max_artifact"),
             CompileError::Busy(_) => Self::new(Kind::Busy, text).limit("compile_waiting").retry_after(5),
+            CompileError::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(5),
             CompileError::Failed(_) => Self::internal(&text),
         }
     }

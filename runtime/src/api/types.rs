@@ -373,7 +373,11 @@ pub struct ModelDetail {
     pub model: ModelView,
     /// What its file says: function, step, hyper-parameters, metrics, data set.
     pub metadata: std::collections::BTreeMap<String, String>,
+    /// A page of them, in the order of the file.
     pub tensors: Vec<TensorView>,
+    /// Give this as `after` for the next page; absent on the last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
 }
 
 /// A tensor of a model.

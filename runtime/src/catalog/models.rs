@@ -12,9 +12,10 @@ use crate::blob::{BlobReader, Blobs};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::{Batch, Record};
-use crate::model::{Meta, Model};
+use crate::model::{Model, open_bytes};
 use crate::names::Name;
-use crate::tenant::{Tenant, TenantId};
+use crate::sandbox::Permit;
+use crate::tenant::{Charge, Tenant, TenantId};
 
 /// A model of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,10 +68,12 @@ impl Catalog {
     ) -> Result<Arc<StoredModel>, CatalogError> {
         self.check_new_model(tenant, &name)?;
         let staged = self.spool(tenant, upload).await?;
-        let path = staged.to_path_buf();
+        let (path, memory) = (staged.to_path_buf(), tenant.memory.clone());
         let look = move || -> Result<(u64, usize, u64), CatalogError> {
-            let file = File::open(&path).map_err(|error| CatalogError::io("opening an upload", error))?;
+            let mut file = File::open(&path).map_err(|error| CatalogError::io("opening an upload", error))?;
             let size = file.metadata().map_err(|error| CatalogError::io("opening an upload", error))?.len();
+            let mut charge = Charge::none(memory);
+            charge.grow(open_bytes(&mut file)?)?;
             let model = Model::open(file)?;
             let numbers = |shape: &[usize]| shape.iter().map(|&size| size as u64).product::<u64>();
             Ok((size, model.tensors().len(), model.tensors().map(|tensor| numbers(&tensor.shape)).sum()))
@@ -167,18 +170,48 @@ impl Catalog {
         self.collect([model.digest]).await
     }
 
-    /// What a model's file says of itself.
-    pub async fn model_meta(&self, model: &StoredModel) -> Result<(Meta, Vec<crate::model::TensorInfo>), CatalogError> {
-        let opened = self.open_model(model).await?;
-        Ok((opened.meta.clone(), opened.tensors().cloned().collect()))
+    /// What `look` makes of a model whose head is read. The charge for the head is to be kept for as long as that: it has
+    /// room for what is as large as the head.
+    pub async fn look_at_model<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        model: &StoredModel,
+        place: Permit,
+        look: impl FnOnce(&Model<BlobFile>) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<(T, Charge), CatalogError> {
+        let looked = self.with_model(tenant, model, place, move |model| Ok((look(&model)?, model.into_file().charge)));
+        looked.await
     }
 
-    /// A model's file, its head read.
-    pub async fn open_model(&self, model: &StoredModel) -> Result<Model<BlobFile>, CatalogError> {
-        let file = BlobFile { blobs: self.blobs.clone(), digest: model.digest, size: model.size, at: 0 };
-        let opened = tokio::task::spawn_blocking(move || Model::open(file)).await;
+    /// A model's file, its head read. What that takes is charged to the tenant for as long as the file is open.
+    pub async fn open_model(
+        &self,
+        tenant: &Tenant,
+        model: &StoredModel,
+        place: Permit,
+    ) -> Result<Model<BlobFile>, CatalogError> {
+        self.with_model(tenant, model, place, Ok).await
+    }
+
+    /// Opens a model on a thread that may wait, which keeps the place for as long as that takes.
+    async fn with_model<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        model: &StoredModel,
+        place: Permit,
+        then: impl FnOnce(Model<BlobFile>) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
+        let charge = Charge::none(tenant.memory.clone());
+        let mut file = BlobFile { blobs: self.blobs.clone(), digest: model.digest, size: model.size, at: 0, charge };
+        let open = move || -> Result<T, CatalogError> {
+            let _place = place;
+            let bytes = open_bytes(&mut file)?;
+            file.charge.grow(bytes)?;
+            then(Model::open(file)?)
+        };
+        let opened = tokio::task::spawn_blocking(open).await;
         let opened = opened.map_err(|error| CatalogError::io("a model", io::Error::other(error)))?;
-        opened.map_err(|error| self.unless_model_deleted(model, error.into()))
+        opened.map_err(|error| self.unless_model_deleted(model, error))
     }
 
     /// A model's file from its beginning.
@@ -214,6 +247,8 @@ pub struct BlobFile {
     digest: Digest,
     size: u64,
     at: u64,
+    /// For what is kept of its head.
+    charge: Charge,
 }
 
 impl io::Read for BlobFile {

@@ -7,17 +7,18 @@ use weft_gpu::{Context, Crew};
 use super::JobError;
 use super::apart::apart;
 use super::common::split_memory;
+use super::outputs::Outputs;
 use super::spec::BadSpec;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{Batch, Inputs};
 use crate::dataset::manifest::{FORMAT, Split};
 use crate::dataset::rows::{Element, Features};
 use crate::dataset::transform;
-use crate::devices::TAPE_NODES;
+use crate::devices::{Part, TAPE_NODES};
 use crate::model::Input;
 use crate::node::{InvokeFailure, Node};
-use crate::tenant::Tenant;
-use crate::train::run::infer_batch;
+use crate::tenant::{ChargedBytes, Tenant};
+use crate::train::run::infer_rows;
 use crate::train::worker::{Worker, WorkerSetup};
 use crate::train::{save, settings};
 
@@ -27,13 +28,13 @@ const MAX_SAMPLES: usize = 4_096;
 const INFER_BATCH: usize = 64;
 
 impl Node {
-    /// What a job's model makes of samples as they come, before any transform.
+    /// What a job's model makes of samples as they come, before any transform: `{"outputs": …}`, a row for each.
     pub async fn infer_job(
         self: &Arc<Self>,
         tenant: &Arc<Tenant>,
         name: &str,
         samples: Vec<Vec<f32>>,
-    ) -> Result<Vec<Vec<f32>>, JobError> {
+    ) -> Result<ChargedBytes, JobError> {
         let job = self.jobs.get(tenant.id, name)?;
         if samples.is_empty() || samples.len() > MAX_SAMPLES {
             let problem = format!("{} of them: send 1 to {MAX_SAMPLES} at once", samples.len());
@@ -41,7 +42,7 @@ impl Node {
         }
         let Some(model) = job.models.last() else { return Err(JobError::wrong(&job, "it has left no model yet")) };
         let model = self.catalog.model(tenant.id, model.as_str())?;
-        let mut model = self.catalog.open_model(&model).await?;
+        let mut model = self.catalog.open_model(tenant, &model, self.place_for_opening(tenant).await?).await?;
         let Some(input) = model.meta.input.clone() else {
             return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
         };
@@ -69,8 +70,11 @@ impl Node {
             fresh: false,
         };
         let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
-        let owner = tenant.clone();
+        let (owner, most) = (tenant.clone(), self.sandbox.limits().payload);
+        let cancel = part.lease.cancel().clone();
+        let charged = ChargedPart { part, tenant: tenant.clone() };
         let infer = move || async move {
+            let _charged = charged;
             let failed = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
             let description = Worker::describe(&setup).await.map_err(|error| failed(&error))?;
             setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
@@ -78,18 +82,30 @@ impl Node {
             if let Some(declared) = worker.declared() {
                 save::load(declared, &mut model).map_err(|error| failed(&error))?;
             }
-            let mut outputs = Vec::new();
+            let mut outputs = Outputs::new(owner.memory.clone(), most);
             for rows in rows.chunks(INFER_BATCH) {
                 let shape: Vec<usize> = std::iter::once(rows.len()).chain(input.shape.iter().copied()).collect();
                 let numbers: Vec<f32> = rows.iter().flatten().copied().collect();
                 let features = context.tensor(&shape, &numbers).map_err(|error| failed(&error))?;
                 let batch = Batch { features: Inputs::Dense(features), labels: None, count: rows.len() };
-                outputs.extend(infer_batch(&mut worker, batch).await.map_err(|error| failed(&error))?);
+                let inferred = infer_rows(&mut worker, batch).await.map_err(|error| failed(&error))?;
+                outputs.add(&inferred, rows.len())?;
             }
-            owner.ledger.charge_device(part.lease.time());
-            Ok(outputs)
+            outputs.into_json()
         };
-        apart("inference", place, infer).await.unwrap_or_else(|error| Err(JobError::Io { what: "inference", error }))
+        apart("inference", tenant, place, &cancel, infer).await
+    }
+}
+
+/// A part of a device whose time is charged to its tenant, however the work on it ends.
+struct ChargedPart {
+    part: Part,
+    tenant: Arc<Tenant>,
+}
+
+impl Drop for ChargedPart {
+    fn drop(&mut self) {
+        self.tenant.ledger.charge_device(self.part.lease.time());
     }
 }
 

@@ -304,7 +304,9 @@ async fn train(
         }
         (None, Some(model)) => {
             let model = node.catalog.model(job.tenant, model).map_err(|error| halt(error.into()))?;
-            let mut file = node.catalog.open_model(&model).await.map_err(|error| halt(error.into()))?;
+            let place = node.place_for_opening(&common.tenant).await.map_err(|error| halt(error.into()))?;
+            let opened = node.catalog.open_model(&common.tenant, &model, place).await;
+            let mut file = opened.map_err(|error| halt(error.into()))?;
             From::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
         }
         (None, None) => From::Birth,

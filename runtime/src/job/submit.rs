@@ -175,7 +175,8 @@ impl Node {
         let init_from = match &spec.init_from {
             Some(model) if job.checkpoint.is_none() => {
                 let model = self.catalog.model(tenant.id, model)?;
-                Some(self.catalog.open_model(&model).await?)
+                let place = self.place_for_opening(tenant).await?;
+                Some(self.catalog.open_model(tenant, &model, place).await?)
             }
             _ => None,
         };
@@ -199,10 +200,9 @@ impl Node {
             true => JobError::from(error),
             false => BadSpec::new("memory", error).into(),
         })?;
-        let (node, tenant, job) = (self.clone(), tenant.clone(), job.clone());
-        let tried =
-            apart("trial", place, move || async move { node.try_out(&tenant, &job, found, &lease).await }).await;
-        tried.unwrap_or_else(|error| Err(JobError::Io { what: "trying out the trainer", error }))
+        let (node, owner, job, cancel) = (self.clone(), tenant.clone(), job.clone(), lease.cancel().clone());
+        let trial = move || async move { node.try_out(&owner, &job, found, &lease).await };
+        apart("trial", tenant, place, &cancel, trial).await
     }
 
     /// Tries a job out on a lease. For a thread that nobody else needs.

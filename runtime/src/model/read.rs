@@ -12,6 +12,10 @@ use super::{BadMeta, Dtype, METADATA, Meta, TensorInfo};
 
 /// Largest header that is read.
 pub const MOST_HEADER_BYTES: u64 = 32 << 20;
+/// Bytes of the number before the header, which is the header's length.
+const LENGTH_BYTES: u64 = 8;
+/// The most bytes that a byte of the header becomes: a pair of short strings, or a number of a shape, while it is read.
+const UNPACKED: u64 = 16;
 /// Most tensors of a model.
 pub const MOST_TENSORS: usize = 100_000;
 /// Most dimensions of a tensor.
@@ -58,27 +62,41 @@ pub struct Model<R> {
     by_name: HashMap<String, usize>,
 }
 
+/// Bytes that the header of a file has, and those after its length: the header is the first of them.
+fn lengths(file: &mut (impl Read + Seek)) -> Result<(u64, u64), OpenError> {
+    let length = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(0))?;
+    let mut header = [0; LENGTH_BYTES as usize];
+    let rest = length.checked_sub(LENGTH_BYTES).ok_or(OpenError::Short(length))?;
+    file.read_exact(&mut header)?;
+    let header = u64::from_le_bytes(header);
+    if header > MOST_HEADER_BYTES || header > rest {
+        return Err(OpenError::HeaderLength { header, file: length });
+    }
+    Ok((header, rest))
+}
+
+/// The most memory that a model takes when it is open, and what is read of it to open it; in bytes.
+pub fn open_bytes(file: &mut (impl Read + Seek)) -> Result<u64, OpenError> {
+    Ok(lengths(file)?.0 * UNPACKED)
+}
+
 impl<R: Read + Seek> Model<R> {
     /// Reads the header and nothing else.
     pub fn open(mut file: R) -> Result<Self, OpenError> {
-        let length = file.seek(SeekFrom::End(0))?;
-        file.seek(SeekFrom::Start(0))?;
-        let mut header = [0; 8];
-        if length < header.len() as u64 {
-            return Err(OpenError::Short(length));
-        }
-        file.read_exact(&mut header)?;
-        let (header, rest) = (u64::from_le_bytes(header), length - header.len() as u64);
-        if header > MOST_HEADER_BYTES || header > rest {
-            return Err(OpenError::HeaderLength { header, file: length });
-        }
+        let (header, rest) = lengths(&mut file)?;
         let mut json = Vec::new();
         (&mut file).take(header).read_to_end(&mut json)?;
         let Header { metadata, tensors } = serde_json::from_slice(&json)?;
         let meta = Meta::from_strings(metadata)?;
-        let tensors = placed(tensors, length - rest + header, rest - header)?;
+        let tensors = placed(tensors, LENGTH_BYTES + header, rest - header)?;
         let by_name = tensors.iter().enumerate().map(|(index, (tensor, _))| (tensor.name.clone(), index)).collect();
         Ok(Self { file, meta, tensors, by_name })
+    }
+
+    /// The file, when the model is not needed any more.
+    pub fn into_file(self) -> R {
+        self.file
     }
 
     /// What tensors there are, in the order in which they lie.

@@ -168,8 +168,12 @@ impl Artifacts {
             fetching.entry(*component).or_default().clone()
         };
         let result = {
-            let _alone = alone.lock().await;
-            self.fetch_alone(blobs, tenant, component).await
+            let patience = self.compiler.patience();
+            match tokio::time::timeout(patience, alone.lock()).await {
+                Ok(_alone) => self.fetch_alone(blobs, tenant, component).await,
+                // Whoever came before goes on compiling it.
+                Err(_) => Err(CompileError::QueueTimeout(patience).into()),
+            }
         };
         let mut fetching = self.fetching.locked();
         if Arc::strong_count(&alone) <= 2 {
@@ -201,7 +205,9 @@ impl Artifacts {
         // Fails at its end if it is not what was uploaded.
         tokio::io::copy(&mut blob, &mut file).await.map_err(io_error("reading a component"))?;
         file.flush().await.map_err(io_error("staging a component"))?;
-        let compiled = self.compile(tenant, &staged, *component).await?;
+        let path = self.staged()?;
+        self.compiler.compile_for_call(tenant, &staged, &path).await?;
+        let compiled = self.compiled(path, *component).await?;
         let loaded = compiled.loaded.clone();
         let batch = self.publish(component, compiled)?;
         self.metadata.commit(batch).await?;
@@ -250,6 +256,10 @@ impl Artifacts {
     pub async fn compile(&self, tenant: TenantId, wasm: &Path, component: Digest) -> Result<Compiled, ArtifactError> {
         let path = self.staged()?;
         self.compiler.compile(tenant, wasm, &path).await?;
+        self.compiled(path, component).await
+    }
+
+    async fn compiled(&self, path: TempPath, component: Digest) -> Result<Compiled, ArtifactError> {
         let artifact = hash(&path).await?;
         let loaded = self.load_file(&path, artifact).await?;
         let loaded = loaded.ok_or_else(|| CompileError::Failed(format!("the artifact of `{component}` vanished")))?;

@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::{Child, Command};
 
 use super::compile_child::REFUSED;
-use super::gate::{Gate, GateFull, GateLimits};
+use super::gate::{Gate, GateFull, GateLimits, Permit};
 use crate::tenant::TenantId;
 
 /// How much of the child's complaint is kept.
@@ -29,6 +29,8 @@ pub struct CompileLimits {
     pub jobs: u32,
     /// Uploads that may wait for their turn.
     pub waiting: u32,
+    /// How long a call waits for its turn, where a component has to be compiled again. Uploads wait for as long as it takes.
+    pub patience: Duration,
 }
 
 /// Why there is no compiled component.
@@ -44,6 +46,8 @@ pub enum CompileError {
     TooLarge(u64),
     #[error("too many uploads at once: {0}")]
     Busy(GateFull),
+    #[error("the compiler had no time for this component within `queue_timeout` = {} ms", .0.as_millis())]
+    QueueTimeout(Duration),
     #[error("the compiler failed: {0}")]
     Failed(String),
 }
@@ -66,9 +70,26 @@ impl Compiler {
         Self { program, limits, gate }
     }
 
+    /// How long a call waits for its turn.
+    pub fn patience(&self) -> Duration {
+        self.limits.patience
+    }
+
     /// Compiles the component in the file `wasm` into the file `artifact`.
     pub async fn compile(&self, tenant: TenantId, wasm: &Path, artifact: &Path) -> Result<(), CompileError> {
-        let _turn = self.gate.enter(tenant, 1).await.map_err(CompileError::Busy)?;
+        let turn = self.gate.enter(tenant, 1).await.map_err(CompileError::Busy)?;
+        self.compile_now(turn, wasm, artifact).await
+    }
+
+    /// The same for a call, which waits for its turn only so long. Compiling itself may take as long as ever: were it given
+    /// up, the next call would begin again.
+    pub async fn compile_for_call(&self, tenant: TenantId, wasm: &Path, artifact: &Path) -> Result<(), CompileError> {
+        let turn = self.gate.enter_within(self.patience(), tenant, 1).await;
+        let turn = turn.ok_or(CompileError::QueueTimeout(self.patience()))?.map_err(CompileError::Busy)?;
+        self.compile_now(turn, wasm, artifact).await
+    }
+
+    async fn compile_now(&self, _turn: Permit, wasm: &Path, artifact: &Path) -> Result<(), CompileError> {
         let failed = |what: &str, error: std::io::Error| CompileError::Failed(format!("{what}: {error}"));
         let input = File::open(wasm).map_err(|error| failed("opening the upload", error))?;
         let output = File::create(artifact).map_err(|error| failed("creating the artifact", error))?;

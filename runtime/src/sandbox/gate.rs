@@ -7,6 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -82,6 +83,16 @@ impl Gate {
         };
         // The sender stays in the queue until it is used, and the queue in `self`.
         turn.await.map_err(|_| GateFull::Node(self.limits.waiting))
+    }
+
+    /// Waits for a place, but no longer than this: then there is nothing.
+    pub async fn enter_within(
+        self: &Arc<Self>,
+        limit: Duration,
+        tenant: TenantId,
+        allowed: u32,
+    ) -> Option<Result<Permit, GateFull>> {
+        tokio::time::timeout(limit, self.enter(tenant, allowed)).await.ok()
     }
 
     /// How many are inside.
@@ -199,8 +210,6 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use futures_util::FutureExt;
     use tokio::time::timeout;
 

@@ -1,4 +1,5 @@
-//! The body of an answer. Its request is being answered until it is sent, or given up.
+//! The body of an answer. It is dropped when its last piece is handed over to be sent, or when it is given up; when all of
+//! it is sent is for the stream below to say, see [`super::half_close`].
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -157,6 +157,7 @@ mod tests {
         }
         // A request makes the first one the one that was used last.
         drop(full[0].connection.begin_request());
+        full[0].connection.flushed();
         let newcomer = tokio::spawn({
             let all = all.clone();
             async move { opened(&all, "10.0.0.3").await }
@@ -188,6 +189,9 @@ mod tests {
         let closed = tokio::time::timeout(3 * LOOK_AGAIN, only.connection.told_to_close()).await;
         assert!(closed.is_err(), "it was closed while it was held");
         drop(request);
+        let closed = tokio::time::timeout(3 * LOOK_AGAIN, only.connection.told_to_close()).await;
+        assert!(closed.is_err(), "it was closed while its answer was being sent");
+        only.connection.flushed();
         only.connection.told_to_close().await;
         drop(only);
         newcomer.await.unwrap();

@@ -345,15 +345,21 @@ pub async fn infer(worker: &mut Worker, data: &Data<'_>, schedule: &Schedule) ->
 }
 
 /// What it makes of one batch.
-pub async fn infer_batch(worker: &mut Worker, batch: Batch) -> Result<Vec<Vec<f32>>, TrainError> {
+async fn infer_batch(worker: &mut Worker, batch: Batch) -> Result<Vec<Vec<f32>>, TrainError> {
+    let count = batch.count;
+    let outputs = infer_rows(worker, batch).await?;
+    Ok(outputs.to_vec::<f32>()?.chunks(outputs.shape().elements() / count).map(<[f32]>::to_vec).collect())
+}
+
+/// What it makes of one batch, still on the device: numbers of `f32`, as many for each sample.
+pub async fn infer_rows(worker: &mut Worker, batch: Batch) -> Result<Tensor, TrainError> {
     let count = batch.count;
     let outputs = worker.infer(Place::default(), batch).await?;
     let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
-    let elements = outputs.shape().elements();
-    if outputs.shape().first() != Some(&count) || elements == 0 {
+    if outputs.shape().first() != Some(&count) || outputs.shape().elements() == 0 {
         return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
     }
-    Ok(outputs.to_vec::<f32>()?.chunks(elements / count).map(<[f32]>::to_vec).collect())
+    Ok(outputs)
 }
 
 /// Losses, read from the device a few at a time: each read waits for all that was computed before.

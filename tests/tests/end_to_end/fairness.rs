@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use serde_json::json;
 use weft_tests::held::Held;
-use weft_tests::http::Client;
+use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options, eventually};
+use weft_tests::wire::Wire;
 use weft_tests::{components, guests};
 
 const SOON: Duration = Duration::from_secs(20);
@@ -93,6 +94,106 @@ fn waiting_has_an_end() -> Result<()> {
     let answer = tenant.invoke("sleep", b"1")?;
     ensure!(answer.problem_kind()? == ("busy".to_owned(), Some("queue_timeout".to_owned())), "{answer:?}");
     ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
+    Ok(())
+}
+
+/// What is told to whoever has waited for too long.
+fn waited_too_long(answer: &Answer) -> Result<()> {
+    ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
+    ensure!(answer.problem_kind()? == ("busy".to_owned(), Some("queue_timeout".to_owned())), "{answer:?}");
+    Ok(())
+}
+
+#[test]
+fn waiting_to_deploy_has_an_end() -> Result<()> {
+    let node = Options::default().set("queue-timeout", "200ms").start()?;
+    let tenant = node.tenant("tenant", json!({}))?;
+    let echo = components::echo()?;
+    let other = node.tenant("other", json!({}))?;
+    // As many uploads as a tenant may have on their way, none of which goes on.
+    let mut begun = Vec::new();
+    for number in 0..4 {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.head("PUT", &format!("/v1/functions/slow-{number}"), &["content-length: 100"])?;
+        wire.send("\r\n")?;
+        begun.push(wire);
+    }
+    eventually(SOON, || Ok(tenant.deploy("echo", &echo)?.status == 429))?;
+    waited_too_long(&tenant.deploy("echo", &echo)?)?;
+    other.must_deploy("echo", &echo)?;
+    drop(begun);
+    eventually(SOON, || Ok(tenant.deploy("echo", &echo)?.status < 300))
+}
+
+#[test]
+fn waiting_to_build_has_an_end() -> Result<()> {
+    let node = Options::default().set("queue-timeout", "100ms").start()?;
+    let tenant = node.tenant("tenant", json!({}))?;
+    let build = |train: u64| json!({ "synthetic": { "kind": "binary20", "train": train, "seed": 1 } }).to_string();
+    // As many as are built for a tenant at once, for some seconds each.
+    let mut begun = Vec::new();
+    for number in 0..2 {
+        let mut wire = Wire::connect(&tenant)?;
+        let path = format!("/v1/datasets/large-{number}");
+        wire.request("PUT", &path, &["content-type: application/json"], build(2_000_000).as_bytes())?;
+        begun.push(wire);
+    }
+    let mut refused = None;
+    eventually(SOON, || {
+        let answer = tenant.send("PUT", "/v1/datasets/small", &[], build(10).as_bytes())?;
+        if answer.status == 201 {
+            tenant.send("DELETE", "/v1/datasets/small", &[], b"")?;
+            return Ok(false);
+        }
+        refused = Some(answer);
+        Ok(true)
+    })?;
+    waited_too_long(refused.as_ref().ok_or_else(|| anyhow!("nothing was refused"))?)
+}
+
+#[test]
+fn a_call_that_waits_for_the_compiler_is_told_to_come_back() -> Result<()> {
+    let node = Options::default().start()?;
+    let (operator, tenant) = (node.operator()?, node.tenant("tenant", json!({}))?);
+    tenant.must_deploy("echo", &components::echo()?)?;
+    let folder = node.stop()?;
+    // As after an upgrade: everything has to be compiled again.
+    std::fs::remove_dir_all(folder.path().join("data/artifacts"))?;
+    let node = Options::default().set("queue-timeout", "200ms").set("compile-timeout", "6s").start_in(folder)?;
+    let again = |client: &Client| Client::new(node.url(), client.key());
+    let (operator, tenant) = (again(&operator), again(&tenant));
+    let bomber = operator.post("/v1/tenants", &json!({ "name": "bomber" }))?.json()?;
+    let bomber = Client::new(node.url(), bomber["key"].as_str());
+    let bomb = guests::compile_bomb()?;
+    thread::scope(|scope| {
+        let deploying = scope.spawn(|| bomber.deploy("bomb", &bomb));
+        let compiling = || Ok(std::fs::read_dir(node.data_dir().join("staging"))?.count() >= 2);
+        eventually(SOON, compiling)?;
+        let start = Instant::now();
+        waited_too_long(&tenant.invoke("echo", b"hello")?)?;
+        ensure!(start.elapsed() < Duration::from_secs(4), "it waited for {:?}", start.elapsed());
+        let bombed = deploying.join().map_err(|_| anyhow!("the client panicked"))??;
+        ensure!(bombed.status == 422, "{bombed:?}");
+        ensure!(tenant.must_invoke("echo", "hello")? == "hello");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_deadline_counts_while_a_call_waits_for_its_first_turn() -> Result<()> {
+    const LOOPS: u32 = 200;
+    let node = Options::default().set("cores", 1).start()?;
+    let patient = json!({ "cpu_ms": 600_000, "wall_ms": 600_000, "instances": 400 });
+    let tenant = tenant(&node, "tenant", patient)?;
+    tenant.must_invoke("hostile", "state")?;
+    let _loops = Held::invoke_all(&tenant, "hostile", "loop", LOOPS as usize)?;
+    until(&node, LOOPS, 0)?;
+    // Calls that run keep the deadline that they began with.
+    let quota = serde_json::to_vec(&json!({ "wall_ms": 50 }))?;
+    node.operator()?.send("PATCH", "/v1/tenants/tenant/quota", &[], &quota)?.json()?;
+    let answer = tenant.invoke("hostile", b"state")?;
+    ensure!(answer.status == 504, "{answer:?}");
+    ensure!(answer.problem_kind()? == ("deadline-exceeded".to_owned(), Some("wall_ms".to_owned())), "{answer:?}");
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod codecs;
 mod devices;
 mod faults;
 mod full;
+mod infer;
 mod refused;
 mod tenants;
 

@@ -250,8 +250,18 @@ impl Client {
         self.get(format!("/v1/models{}", query(&[("after", owned(after))])))
     }
 
+    /// What a model's file says, and all of its tensors.
     pub fn model(&self, name: &Name) -> Result<ModelDetail, ClientError> {
-        self.get(format!("/v1/models/{name}"))
+        let page = |after: Option<&str>| -> Result<ModelDetail, ClientError> {
+            self.get(format!("/v1/models/{name}{}", query(&[("limit", owned(Some("10000"))), ("after", owned(after))])))
+        };
+        let mut all = page(None)?;
+        while let Some(after) = all.next.take() {
+            let more = page(Some(&after))?;
+            all.tensors.extend(more.tensors);
+            all.next = more.next;
+        }
+        Ok(all)
     }
 
     /// The file of a model.

@@ -36,6 +36,7 @@
 //! |            | `new-metrics`    | measures other things in each call                                     |
 //! | `infer`    | `rows`           | leaves a sample out                                                    |
 //! |            | `empty-rows`     | gives rows of nothing                                                  |
+//! |            | `wide-rows`      | gives rows of a megabyte                                               |
 
 use std::cell::RefCell;
 
@@ -166,6 +167,7 @@ impl Trainer for Hostile {
         match self.harm.as_str() {
             "rows" => output.narrow(0, 0, output.size(0) - 1),
             "empty-rows" => output.narrow(1, 0, 0),
+            "wide-rows" => output.narrow(1, 0, 1)?.expand(&[output.size(0), 1 << 18]),
             _ => Ok(output),
         }
     }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use serde_json::{Value, json};
 use weft::dataset::read::{self, Source};
 use weft::digest::Digest;
 use weft::model::{Dtype, Meta, TensorInfo, write};
+use weft_tests::command::User;
 use weft_tests::http::{Answer, Client};
 use weft_tests::node::Options;
 
@@ -85,6 +86,91 @@ fn a_model_can_be_fetched_as_npz() -> Result<()> {
     let samples = read::open(&Source { name: "it.npz".to_owned(), path }, None, &options)?;
     ensure!(samples.features().width() == 2, "{:?}", samples.features());
     Ok(())
+}
+
+/// A model of so many tensors, which hold one number each.
+fn many_tensors(count: usize) -> Result<Vec<u8>> {
+    let tensor = |number| TensorInfo { name: format!("layer.{number}.weight"), dtype: Dtype::F32, shape: vec![1] };
+    let tensors: Vec<TensorInfo> = (0..count).map(tensor).collect();
+    let mut file = Vec::new();
+    write(&tensors, tensors.iter().map(|_| io::Result::Ok(vec![0_u8; 4])), &Meta::default(), &mut file)?;
+    Ok(file)
+}
+
+fn tensor_names(detail: &Value) -> Vec<String> {
+    let tensors = detail["tensors"].as_array().into_iter().flatten();
+    tensors.filter_map(|tensor| tensor["name"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn pages_of_a_models_tensors_hold_each_once() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    keep(&client, "deep", &upload(&client, &many_tensors(2_500)?)?)?.json()?;
+    let expected: Vec<String> = (0..2_500).map(|number| format!("layer.{number}.weight")).collect();
+    for (query, pages) in [("?", 3), ("?limit=2000&", 2), ("?limit=2500&", 1)] {
+        let (mut seen, mut path, mut count) = (Vec::new(), format!("/v1/models/deep{query}"), 0);
+        loop {
+            let page = client.get(&path)?.json()?;
+            ensure!(page["model"]["tensors"] == 2_500, "{:#}", page["model"]);
+            seen.extend(tensor_names(&page));
+            count += 1;
+            match page["next"].as_str() {
+                Some(next) => path = format!("/v1/models/deep{query}after={next}"),
+                None => break,
+            }
+        }
+        ensure!(seen == expected && count == pages, "{query}: {} tensors in {count} pages", seen.len());
+    }
+    ensure!(client.get("/v1/models/deep?after=nothing")?.problem_kind()?.0 == "invalid-request");
+    // The command line shows all of them.
+    let shown = User::of(&client)?.json(&["model", "show", "deep"])?;
+    ensure!(tensor_names(&shown) == expected);
+    Ok(())
+}
+
+#[test]
+fn a_model_is_looked_at_within_its_tenants_memory() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = node.tenant("one", json!({}))?;
+    keep(&client, "deep", &upload(&client, &many_tensors(20_000)?)?)?.json()?;
+    ensure!(client.get("/v1/models/deep")?.status == 200);
+    let quota = serde_json::to_vec(&json!({ "memory": 8 << 20 }))?;
+    node.operator()?.send("PATCH", "/v1/tenants/one/quota", &[], &quota)?.json()?;
+    for path in ["/v1/models/deep", "/v1/models/deep/file?format=npz"] {
+        let answer = client.get(path)?;
+        ensure!(answer.status == 429, "{path}: {} {:.300}", answer.status, answer.text());
+        ensure!(answer.problem_kind()? == ("busy".into(), Some("memory".into())), "{path}: {answer:?}");
+    }
+    // What is refused, and what was answered, is charged no more.
+    let soon = std::time::Duration::from_secs(10);
+    weft_tests::node::eventually(soon, || Ok(client.usage()?.now.memory == 0))?;
+    keep(&client, "small", &upload(&client, &model(1)?)?)?.json()?;
+    ensure!(client.get("/v1/models/small")?.status == 200);
+    Ok(())
+}
+
+/// Each export ends in a moment in which its reader waits already, and must not take that for a broken one.
+#[test]
+fn no_export_of_many_is_torn() -> Result<()> {
+    let node = Options::default().dev().start()?;
+    let client = node.anybody();
+    keep(&client, "it", &upload(&client, &model(1)?)?)?.json()?;
+    let fetch = || client.get("/v1/models/it/file?format=npz");
+    let first = fetch()?.body;
+    std::thread::scope(|scope| {
+        let readers = (0..4).map(|_| {
+            scope.spawn(|| -> Result<()> {
+                for number in 0..1_000 {
+                    let again = fetch().with_context(|| format!("export {number}"))?;
+                    ensure!(again.body == first, "export {number} differs: {} bytes", again.body.len());
+                }
+                Ok(())
+            })
+        });
+        let readers: Vec<_> = readers.collect();
+        readers.into_iter().try_for_each(|reader| reader.join().map_err(|_| anyhow!("a reader panicked"))?)
+    })
 }
 
 #[test]

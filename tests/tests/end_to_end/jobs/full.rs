@@ -107,6 +107,24 @@ fn jobs_leave_room_for_calls_and_calls_wait_for_each_other() -> Result<()> {
 }
 
 #[test]
+fn a_call_that_waits_too_long_for_a_device_is_told_to_come_back() -> Result<()> {
+    let node = Options::default().set("devices", "cpu").set("queue-timeout", "300ms").start()?;
+    let memory = device_memory(&node.operator()?)?;
+    let holder = node.tenant("holder", json!({ "device_memory": memory - (memory >> 6), "wall_ms": 600_000 }))?;
+    let modest = node.tenant("modest", json!({ "device_memory": memory / 10 }))?;
+    let guest = component("tests/guests/hostcall")?;
+    holder.must_deploy("task", &guest)?;
+    modest.must_deploy("task", &guest)?;
+    ensure!(modest.invoke("task", b"add 1")?.status == 200);
+    let _held = weft_tests::held::Held::invoke(&holder, "task", "add 1000000000000")?;
+    eventually(LONG, || Ok(modest.invoke("task", b"add 1")?.status != 200))?;
+    let answer = modest.invoke("task", b"add 1")?;
+    ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
+    ensure!(answer.problem_kind()? == ("busy".to_owned(), Some("queue_timeout".to_owned())), "{answer:?}");
+    Ok(())
+}
+
+#[test]
 fn a_job_under_which_the_node_dies_again_and_again_is_held_back() -> Result<()> {
     let mut node = Options::default().start()?;
     let mut client = node.tenant("unlucky", json!({}))?;

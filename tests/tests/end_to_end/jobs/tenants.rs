@@ -1,10 +1,13 @@
 //! Jobs of several tenants: within quotas, queued in turn, unseen by each other.
 
-use anyhow::{Result, ensure};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use weft::job::State;
 use weft_tests::node::{Options, eventually};
 
+use super::infer::{harm, leases, with_harm};
 use super::{LONG, lenet, prepare};
 
 #[test]
@@ -38,6 +41,54 @@ fn what_is_over_the_quota_waits_or_is_refused() -> Result<()> {
     ensure!(client.job("next")?.job.state == State::Queued);
     client.order("long", "stop")?.json()?;
     client.must_finish("next", LONG)?;
+    Ok(())
+}
+
+/// Trainers that sleep while they are tried out, as many as are tried out at once for one tenant and more.
+#[test]
+fn a_trainer_that_sleeps_in_its_trial_holds_up_nobody_elses_submission() -> Result<()> {
+    const WALL: Duration = Duration::from_secs(4);
+    let node = Options::default().start()?;
+    let sleepy = with_harm(&node, "sleepy", json!({ "wall_ms": WALL.as_millis() as u64 }))?;
+    let other = node.tenant("other", json!({}))?;
+    prepare(&other)?;
+    std::thread::scope(|scope| {
+        let start = Instant::now();
+        let submit = |number: usize| {
+            let (sleepy, spec) = (&sleepy, harm(&format!("sleeps-{number}"), "sleep", "init"));
+            scope.spawn(move || sleepy.submit(&spec).map(|answer| (answer, start.elapsed())))
+        };
+        let sleeping: Vec<_> = (0..4).map(submit).collect();
+        eventually(LONG, || Ok(leases(&node)? >= 4)).context("no trainer is being tried out")?;
+        let asked = Instant::now();
+        other.must_submit(&lenet(json!({ "name": "mine", "epochs": 1 })))?;
+        ensure!(asked.elapsed() < WALL / 2, "it was held up for {:?}", asked.elapsed());
+        for submission in sleeping {
+            let (answer, took) = submission.join().ok().context("a client panicked")??;
+            ensure!(answer.status == 422 && answer.problem()?.detail.contains("`init`"), "{answer:?}");
+            ensure!(answer.problem()?.detail.contains("wall_ms"), "{answer:?}");
+            ensure!(took >= WALL && took < 2 * WALL, "it took {took:?}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn a_job_that_goes_on_and_sleeps_holds_up_nobody_elses_submission() -> Result<()> {
+    let node = Options::default().start()?;
+    let sleepy = with_harm(&node, "sleepy", json!({ "wall_ms": 600_000 }))?;
+    let other = node.tenant("other", json!({}))?;
+    prepare(&other)?;
+    sleepy.must_submit(&harm("sleeps", "sleep", "evaluate"))?;
+    sleepy.job_in("sleeps", State::Running, LONG)?;
+    sleepy.order("sleeps", "stop")?.json()?;
+    eventually(LONG, || Ok(sleepy.job("sleeps")?.job.state == State::Stopped))?;
+    sleepy.order("sleeps", "resume")?.json()?;
+    sleepy.job_in("sleeps", State::Running, LONG)?;
+    let asked = Instant::now();
+    other.must_train(&lenet(json!({ "name": "mine", "epochs": 1 })), LONG)?;
+    ensure!(asked.elapsed() < Duration::from_secs(30), "it was held up for {:?}", asked.elapsed());
+    sleepy.order("sleeps", "stop")?.json()?;
     Ok(())
 }
 

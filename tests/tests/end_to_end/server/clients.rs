@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use weft_tests::http::Client;
+use weft_tests::http::{Answer, Client};
 use weft_tests::node::{Node, Options, eventually};
 use weft_tests::wire::Wire;
 use weft_tests::{components, guests};
@@ -132,6 +132,70 @@ fn a_reader_that_is_slow_but_reads_gets_all_of_it() -> Result<()> {
     Ok(())
 }
 
+/// Bytes of an answer that no buffers on its way take in.
+const LARGE: usize = 16_000_000;
+
+/// A tenant's connection on which a large answer is being sent: the function is done, and nobody reads.
+fn unread(node: &Node, tenant: &Client) -> Result<Wire> {
+    tenant.must_deploy("hostile", &components::hostile()?)?;
+    let mut wire = Wire::connect(tenant)?;
+    wire.request("POST", "/v1/functions/hostile/invoke", &[], format!("huge:{LARGE}").as_bytes())?;
+    eventually(SOON, || Ok(node.view()?.instances == 0 && is_held(node)?)).context("the answer is not held")?;
+    Ok(wire)
+}
+
+fn is_held(node: &Node) -> Result<bool> {
+    Ok(node.view()?.memory >= LARGE as u64)
+}
+
+#[test]
+fn a_connection_whose_answer_is_still_being_sent_is_not_closed_for_others() -> Result<()> {
+    let node = Options::default().set("max-connections", "8").start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    let mut slow = unread(&node, &tenant)?;
+    // Others come and go until some connection has been closed to make room: it must not be the oldest, which is in use.
+    let mut idle = (0..8).map(|_| Wire::connect(&tenant)).collect::<Result<Vec<_>>>()?;
+    let mut one_is_closed = || -> Result<bool> {
+        idle.push(Wire::connect(&tenant)?);
+        let closed = |wire: &mut Wire| wire.is_silent_for(Duration::from_millis(20)).map(|silent| !silent);
+        idle.iter_mut().try_fold(false, |any, wire| Ok(any | closed(wire)?))
+    };
+    eventually(SOON, &mut one_is_closed)?;
+    ensure!(slow.answer()?.body.len() == LARGE);
+    Ok(())
+}
+
+#[test]
+fn whoever_reads_slowly_is_counted_until_all_is_sent() -> Result<()> {
+    let node = Options::default().set("max-connections-per-tenant", "1").start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    let mut slow = unread(&node, &tenant)?;
+    let answer = tenant.get("/v1/functions")?;
+    ensure!(answer.status == 429, "{answer:?}");
+    ensure!(answer.problem_kind()? == ("rate-limited".into(), Some("max_connections_per_tenant".into())), "{answer:?}");
+    ensure!(slow.answer()?.body.len() == LARGE);
+    eventually(SOON, || Ok(tenant.get("/v1/functions")?.status == 200))
+}
+
+#[test]
+fn a_client_that_has_closed_its_half_gets_all_of_a_large_answer() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    let mut slow = unread(&node, &tenant)?;
+    slow.half_close()?;
+    // Longer than an answer may take to begin: this one goes on whenever the client reads.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(2) {
+        ensure!(is_held(&node)?, "the answer was given up after {:?}", start.elapsed());
+    }
+    ensure!(slow.answer()?.body.len() == LARGE);
+    // And it is closed at once.
+    let start = Instant::now();
+    ensure!(slow.until_closed(SOON)?.is_empty());
+    ensure!(start.elapsed() < Duration::from_millis(900), "it took {:?}", start.elapsed());
+    Ok(())
+}
+
 #[test]
 fn a_body_over_the_limit_is_refused_by_name() -> Result<()> {
     let (_node, tenant) = with_echo(Options::default().set("max-body", "1KiB"))?;
@@ -149,6 +213,25 @@ fn a_body_of_unknown_length_is_held_to_the_limit_too() -> Result<()> {
     wire.head("POST", INVOKE, &["transfer-encoding: chunked"])?;
     wire.send(format!("\r\n800\r\n{}\r\n0\r\n\r\n", "x".repeat(0x800)))?;
     ensure!(wire.answer()?.problem_kind()? == ("too-large".into(), Some("max_body".into())));
+    Ok(())
+}
+
+/// A size says nothing about what comes: HTTP hands on the bytes of a chunk as they arrive, and those are what is bounded.
+#[test]
+fn a_chunk_that_claims_to_be_endless_is_held_to_what_comes_of_it() -> Result<()> {
+    let (_node, tenant) = with_echo(Options::default().set("max-body", "1KiB").set("body-timeout", "1s"))?;
+    let begin = |said: &str| -> Result<Answer> {
+        let mut wire = Wire::connect(&tenant)?;
+        wire.head("POST", INVOKE, &["transfer-encoding: chunked"])?;
+        wire.send(format!("\r\nFFFFFFFFFFFFFFFF\r\n{said}"))?;
+        wire.answer()
+    };
+    let start = Instant::now();
+    let nothing = begin("")?;
+    ensure!(nothing.problem_kind()? == ("request-timeout".into(), Some("body_timeout".into())), "{nothing:?}");
+    ensure!(start.elapsed() < SOON / 2, "it took {:?}", start.elapsed());
+    let much = begin(&"x".repeat(2_000))?;
+    ensure!(much.problem_kind()? == ("too-large".into(), Some("max_body".into())), "{much:?}");
     Ok(())
 }
 
