@@ -487,7 +487,7 @@ impl Node {
             self.catalog.forget(tenant.id, catalog).await?;
             Ok(self.registry.forget(tenant.id, functions).await?)
         };
-        let forgotten = forget.await;
+        let forgotten: Result<(), DeleteError> = forget.await;
         // A Redis that is away is waited for, and nobody else is to wait for it too.
         drop((jobs, flushing));
         self.end_store(&tenant.store).await;

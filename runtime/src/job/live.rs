@@ -509,8 +509,8 @@ mod tests {
         let memory = Account::new("max_memory", u64::MAX, None);
         let tenants = Tenants::load(metadata.clone(), memory.clone()).unwrap();
         let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
-        let jobs = Jobs::load(metadata.clone(), Blobs::memory(), 1).unwrap();
-        let live = jobs.add(Job { tenant: tenant.id, ..job(State::Running, 0) }).await.unwrap();
+        let jobs = Jobs::load(metadata.clone(), Blobs::memory(), 1, &tenants).unwrap();
+        let live = jobs.add(Job { tenant: tenant.id, ..job(State::Running, 0) }, &tenant).await.unwrap();
         tenant.ledger.charge_job();
         let checkpoint = live.job().checkpoint.unwrap();
         let still = jobs.hold_still().await;

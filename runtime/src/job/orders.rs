@@ -60,11 +60,12 @@ impl Node {
 
     /// Forgets a job that is over. Its models stay.
     pub async fn delete_job(&self, tenant: &Tenant, name: &str) -> Result<(), JobError> {
-        let over = || {
+        let over = || -> Result<Arc<Job>, JobError> {
             let job = self.jobs.get(tenant.id, name)?;
             if job.state.is_over() { Ok(job) } else { Err(JobError::wrong(&job, "stop it first")) }
         };
-        match self.forget_job(tenant, &*over()?).await? {
+        let job = over()?;
+        match self.forget_job(tenant, &job).await? {
             true => Ok(()),
             false => Err(JobError::wrong(&*over()?, "it has come after the one that was to be deleted")),
         }

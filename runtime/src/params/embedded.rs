@@ -132,9 +132,7 @@ impl Embedded {
         let spaces = self.spaces.clone();
         let write = move || {
             let _saving = saving;
-            disk.write_snapshot(next, clock, &records)?;
-            spaces.snapshot_is_on_disk(number);
-            Ok(())
+            disk.write_snapshot(next, clock, &records).inspect(|()| spaces.snapshot_is_on_disk(number))
         };
         let written = tokio::task::spawn_blocking(write).await;
         written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
@@ -146,7 +144,7 @@ impl Embedded {
         for (space, slot) in self.spaces.all() {
             let state = slot.state.reading();
             if !state.is_empty() {
-                slot.is_held_by(snapshot);
+                slot.note_snapshot(snapshot);
             }
             records.extend(state.claims.iter().map(|(key, claim)| Record::claim(&space, key, claim.epoch)));
             records.extend(
@@ -157,12 +155,7 @@ impl Embedded {
     }
 
     /// Applied unless something newer is there: journal and snapshot may both know it. `false` if its tenant is gone.
-    fn replay(
-        &self,
-        record: Record,
-        in_snapshot: bool,
-        account: &impl Fn(&StoreId) -> Option<Arc<Account>>,
-    ) -> bool {
+    fn replay(&self, record: Record, in_snapshot: bool, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) -> bool {
         let space = match &record {
             Record::Put { space, .. }
             | Record::Delete { space, .. }
@@ -173,7 +166,7 @@ impl Embedded {
         let space = space.clone();
         let (Some(account), Ok(slot)) = (account(&space.tenant), self.spaces.visit(&space)) else { return false };
         if in_snapshot {
-            slot.is_held_by(spaces::FIRST_SNAPSHOT);
+            slot.note_snapshot(spaces::FIRST_SNAPSHOT);
         }
         let mut state = slot.state.writing();
         match record {

@@ -422,7 +422,7 @@ fn no_script_lists_or_reads_more_than_some_at_once() -> Result<()> {
         let before = scripts(&server)?;
         ensure!(bucket.get_many(&names).await?.iter().flatten().count() == NAMES);
         let run = (scripts(&server)? - before) as usize;
-        ensure!(run >= NAMES * BYTES >> 20, "{} bytes in {run} scripts", NAMES * BYTES);
+        ensure!(run >= (NAMES * BYTES) >> 20, "{} bytes in {run} scripts", NAMES * BYTES);
         Ok(())
     })
 }

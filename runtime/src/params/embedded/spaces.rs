@@ -56,7 +56,7 @@ impl Slot {
     }
 
     /// Notes that a snapshot holds something of it.
-    pub fn is_held_by(&self, snapshot: u64) {
+    pub fn note_snapshot(&self, snapshot: u64) {
         self.held_by.store(snapshot, Relaxed);
     }
 }
