@@ -3,6 +3,7 @@
 //!
 //! In `make test` each is done a few times; `WEFT_SOAK=n` does more, with all operations and with more jobs than fit.
 
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -125,6 +126,91 @@ fn hogs_of_operations_are_cut_short_on_the_cpu() -> Result<()> {
 #[test]
 fn hogs_of_operations_are_cut_short_on_a_gpu() -> Result<()> {
     hogs_are_cut_short("gpu:0")
+}
+
+/// Long kernels of one tenant, more than there can be turns or threads, and all at once: a bystander and whoever asks whether
+/// the node lives notice little. Each kernel lasts for its whole deadline, so a stall would be as long as that.
+fn kernels_hold_up_nobody_else(device: &str) -> Result<()> {
+    const WALL: Duration = Duration::from_secs(6);
+    let node = Options::default().set("devices", device).start()?;
+    let greedy = node.tenant("greedy", json!({ "cpu_ms": 60_000, "wall_ms": WALL.as_millis() as u64 }))?;
+    greedy.must_deploy("hog", &component("tests/guests/hog")?)?;
+    let anybody = node.anybody();
+    let hogs = |count: usize| -> Result<Duration> {
+        let _held = Held::invoke_all(&greedy, "hog", "max-pool", count)?;
+        eventually(SETTLE, || Ok(node.view()?.instances >= count.min(4) as u32))?;
+        let (start, mut longest) = (Instant::now(), Duration::ZERO);
+        while start.elapsed() < WALL / 2 {
+            let asked = Instant::now();
+            ensure!(anybody.get("/livez")?.status == 200);
+            longest = longest.max(asked.elapsed());
+        }
+        Ok(longest)
+    };
+    for count in [4, 40] {
+        let (livez, bystander) = beside_bystander(&node, || hogs(count))?;
+        println!("{device}: beside {count} hogs /livez took up to {livez:?}, the bystander's call up to {bystander:?}");
+        ensure!(livez < WALL / 4 && bystander < WALL / 4, "{count} hogs: /livez {livez:?}, bystander {bystander:?}");
+        node.idle(SETTLE)?;
+        delete_tenant(&node, "bystander")?;
+    }
+    Ok(())
+}
+
+#[test]
+fn many_kernels_at_once_hold_up_nobody_else_on_the_cpu() -> Result<()> {
+    kernels_hold_up_nobody_else("cpu")
+}
+
+#[test]
+fn many_kernels_at_once_hold_up_nobody_else_on_a_gpu() -> Result<()> {
+    kernels_hold_up_nobody_else("gpu:0")
+}
+
+/// Processes that compute for ever, until dropped.
+struct Busy(Vec<Child>);
+
+impl Busy {
+    fn start(count: usize) -> Result<Self> {
+        let start = || Command::new("sh").args(["-c", "while :; do :; done"]).spawn();
+        Ok(Self((0..count).map(|_| start()).collect::<std::io::Result<_>>()?))
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for process in &mut self.0 {
+            // One that has gone by itself needs no killing.
+            process.kill().ok();
+            process.wait().ok();
+        }
+    }
+}
+
+/// Turns become overdue all the time where others compute too: no job is forgotten because of that.
+#[test]
+fn jobs_of_four_workers_end_in_time_on_a_busy_machine() -> Result<()> {
+    let jobs = if scale().is_long { 500 } else { 12 };
+    let node = Options::default().start()?;
+    let tenant = node.tenant("steady", json!({}))?;
+    digits(&tenant)?;
+    let _busy = Busy::start(8)?;
+    let mut took = Vec::new();
+    for number in 0..jobs {
+        let start = Instant::now();
+        let spec = json!({
+            "function": "lenet", "dataset": "digits", "name": format!("job-{number}"), "workers": 4, "k": 8, "epochs": 5,
+            "memory": 64 << 20, "seed": number,
+        });
+        tenant.must_train(&spec, LONG)?;
+        took.push(start.elapsed());
+        tenant.post("/v1/jobs/prune", &json!({}))?;
+    }
+    took.sort();
+    let (median, longest) = (took[jobs / 2], took[jobs - 1]);
+    println!("{jobs} jobs beside busy processes: median {median:?}, longest {longest:?}");
+    ensure!(longest < median * 10, "median {median:?}, longest {longest:?}");
+    Ok(())
 }
 
 /// Requests of one tenant at once, more than it may have, from many connections, most of which are not waited for.
