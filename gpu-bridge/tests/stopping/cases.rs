@@ -307,6 +307,9 @@ cases! {
     "points that nothing is near to": |c| {
         (KMeansAssign, [ones(c, &[4096, 2048])?, c.full(&[4096, 2048], DType::F32, f64::NAN)?])
     };
+    "points and centroids of no dimensions": |c| {
+        (KMeansAssign, [ones(c, &[1 << 16, 0])?, ones(c, &[u32::MAX as usize, 0])?])
+    };
     "sums of points of many dimensions": |c| {
         (KMeansAccumulate { clusters: 1 }, [ones(c, &[2, 10 * M])?, zeros(c, &[2], DType::U32)?])
     };

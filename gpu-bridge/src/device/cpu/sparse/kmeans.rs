@@ -74,12 +74,17 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
     let (count, dimensions) = (inputs[0].layout.shape[0], inputs[0].layout.shape[1]);
     let centroids = inputs[1].layout.shape[0];
     let points = inputs[0].floats()?;
-    let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
-    pack(inputs[1].floats()?, dimensions, scratch.floats(), run)?;
-    let packed = &*scratch.floats();
     let [indices, distances] = outputs else {
         return Err(Error::Internal { op: "k-means-assign", reason: "it has two results".into() });
     };
+    if dimensions == 0 {
+        // All centroids are where the points are. They take no memory, so there may be any number of both.
+        run.fill(indices.elements::<u32>()?, 0)?;
+        return run.fill(distances.floats()?, 0.0);
+    }
+    let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
+    pack(inputs[1].floats()?, dimensions, scratch.floats(), run)?;
+    let packed = &*scratch.floats();
     let (indices, distances) = (Parts::new(indices.elements::<u32>()?), Parts::new(distances.floats()?));
     let grain = (WORK / (centroids * dimensions).max(1)).clamp(1, count.max(1)).next_multiple_of(ROWS);
     run.paced_ranges(count, grain, |pace, range| {
@@ -100,9 +105,6 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
 /// Puts centroids into groups, in which the first coordinates come first. A group that is not full is filled up with NaN:
 /// that is never nearest.
 fn pack(centroids: &[f32], dimensions: usize, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
-    if dimensions == 0 {
-        return Ok(());
-    }
     let group = LANES * dimensions;
     let together = (WORK / group).max(1);
     run.paced_chunks(packed, together * group, |pace, tile, groups| {

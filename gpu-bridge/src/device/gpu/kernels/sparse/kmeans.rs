@@ -28,6 +28,11 @@ pub(super) fn assign(call: Call<'_>) -> Result<()> {
     let (points, centroids) = (&call.inputs[0], &call.inputs[1]);
     let [count, dimensions] = [points.layout.shape[0], points.layout.shape[1]];
     let clusters = centroids.layout.shape[0];
+    if dimensions == 0 {
+        // All centroids are where the points are. They take no memory, so there may be any number of both.
+        zero(&call, &call.outputs[0])?;
+        return zero(&call, &call.outputs[1]);
+    }
     let lanes = if call.is_software() { 16 } else { 64 };
     call.launch(&ASSIGN)
         .lanes(lanes)
