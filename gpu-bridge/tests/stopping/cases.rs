@@ -183,6 +183,9 @@ cases! {
     "a convolution that sees mostly padding": |c| {
         (conv(1, [0, 8 * M], 1), [ones(c, &[1, 1, 1, 3])?, ones(c, &[1, 1, 1, M])?])
     };
+    "a convolution without channels": |c| {
+        (conv(1, [0, 1 << 31], 1), [ones(c, &[1, 0, 1, 3])?, ones(c, &[1, 0, 1, u32::MAX as usize])?])
+    };
     "a convolution of small images": |c| (conv(1, [1, 1], 1), [ones(c, &[16, 40, 8, 8])?, ones(c, &[10_000, 40, 3, 3])?]);
     "a gradient of a convolution's input": |c| {
         let op = Conv2dGradientInput { conv: conv(2, [0, 0], 1), input: shape(&[1, 1, 190, 190]) };
