@@ -173,6 +173,17 @@ impl<'a> Pace<'a> {
         Ok(())
     }
 
+    /// Like [`Self::pieces`] where nobody else steps: it steps before a single piece too.
+    #[inline(always)]
+    pub fn stepped(&mut self, count: usize, mut body: impl FnMut(Range<usize>)) -> Result<()> {
+        if count <= PIECE {
+            self.step(1 + count)?;
+            body(0..count);
+            return Ok(());
+        }
+        self.pieces(count, body)
+    }
+
     /// Sets all elements, in pieces.
     pub fn fill<T: Copy>(&mut self, slice: &mut [T], value: T) -> Result<()> {
         self.pieces(slice.len(), |range| slice[range].fill(value))
