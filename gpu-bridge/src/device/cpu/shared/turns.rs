@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use super::{GRACE, QUANTUM};
 use crate::device::Wait;
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::line::{self, Line};
 use crate::run::{Cancel, Listener};
 use crate::share::{Member, Owner};
+use crate::threads::{AtomicBool, AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering};
 
 /// How often one that waits looks whether some cores were abandoned meanwhile. Who gives up a turn wakes it at once.
 const LOOK: Duration = Duration::from_millis(1);
