@@ -2,7 +2,8 @@
 //!
 //! A [`Lease`] reserves its bytes on one device when it is granted, and gives them back when it and everything made with
 //! it are gone: the [`Ledger`] is exact at every moment. Time is not reserved but shared by the devices themselves:
-//! evenly between tenants, and by weight between the leases of one. The pool never waits: what does not fit is an error that says what would.
+//! evenly between tenants, and by weight between the leases of one. The pool never waits: what does not fit is an error
+//! that says what would.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -211,7 +212,7 @@ impl Pool {
             budget: Arc::clone(&budget),
             handle: None,
         });
-        Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget, _taken: taken })))
+        Ok(Some((slot, Reservation { pool: Arc::clone(&self.0), number, budget, taken })))
     }
 
     /// Gives a GPU up and opens it anew: its leases fail, as when a driver resets.
@@ -242,7 +243,7 @@ struct Reservation {
     /// In the books.
     number: u64,
     budget: Arc<Budget>,
-    _taken: Option<HostTaken>,
+    taken: Option<HostTaken>,
 }
 
 /// Bytes of the host's memory that were taken for a lease, until dropped.
@@ -262,6 +263,8 @@ impl Drop for Reservation {
         let entry = self.pool.lock().remove(self.number);
         // The last of the handle may go with it, and closing a device takes locks of its own: not under this one.
         drop(entry);
+        // Whoever is told asks at once, and must find the host's bytes free.
+        drop(self.taken.take());
         if let Some(tell) = self.pool.freed.get() {
             tell();
         }

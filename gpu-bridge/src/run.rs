@@ -1,104 +1,21 @@
 //! How one call is run: on how many threads, with which memory to work in, and until when.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::crew::Crew;
 use crate::error::{Error, Result};
 use crate::heap::{Block, Heap};
 
-/// A flag that stops work: kernels look at it between tiles and, in tiles that may be long, every few million operations;
-/// whoever waits for a turn is woken by it.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<Flag>);
+mod busy;
+mod cancel;
+mod turn;
 
-#[derive(Debug, Default)]
-struct Flag {
-    set: AtomicBool,
-    listeners: Mutex<Vec<Weak<dyn Listener>>>,
-}
-
-/// One that wants to know at once when a [`Cancel`] is set.
-pub trait Listener: fmt::Debug + Send + Sync {
-    fn cancelled(&self);
-}
-
-impl Cancel {
-    pub fn cancel(&self) {
-        self.0.set.store(true, Ordering::SeqCst);
-        // They take locks of their own, so not under this one.
-        let listeners = self.listeners().clone();
-        listeners.iter().filter_map(Weak::upgrade).for_each(|listener| listener.cancelled());
-    }
-
-    /// Lets work go on.
-    pub fn clear(&self) {
-        self.0.set.store(false, Ordering::SeqCst);
-    }
-
-    pub fn is_cancelled(&self) -> bool {
-        self.0.set.load(Ordering::Relaxed)
-    }
-
-    pub fn check(&self) -> Result<()> {
-        if self.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
-    }
-
-    /// Tells the listener when it is cancelled, as long as the guard lives. It may have been before: look at it once more.
-    pub fn listen(&self, listener: Weak<dyn Listener>) -> Listening<'_> {
-        self.listeners().push(Weak::clone(&listener));
-        Listening { cancel: self, listener }
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<dyn Listener>>> {
-        self.0.listeners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// While it lives, its listener hears of the cancel.
-#[must_use]
-pub struct Listening<'a> {
-    cancel: &'a Cancel,
-    listener: Weak<dyn Listener>,
-}
-
-impl Drop for Listening<'_> {
-    fn drop(&mut self) {
-        let mut listeners = self.cancel.listeners();
-        if let Some(index) = listeners.iter().position(|other| other.ptr_eq(&self.listener)) {
-            listeners.swap_remove(index);
-        }
-    }
-}
-
-/// A call's place among others on a shared device: it gives way between tiles, and inside long ones.
-pub trait Turn: Sync {
-    /// A thread starts to work on tiles; 0 is the caller. Waits while it is not the call's turn.
-    fn enter(&self, worker: usize) -> Stint;
-
-    /// A thread is between two tiles, or looks up from a long one. Waits while it is not the call's turn.
-    fn pass(&self, stint: &mut Stint) -> Result<()>;
-
-    /// A thread finds no more tiles.
-    fn leave(&self, worker: usize, stint: &mut Stint);
-
-    /// All threads of the crew have left, and the caller goes on. What it waited for them is not work.
-    fn gathered(&self);
-}
-
-/// What one thread does for a call, up to where its time was counted.
-#[derive(Clone, Copy, Debug)]
-pub struct Stint {
-    /// The processor time of the thread then.
-    pub time: Duration,
-    pub since: Instant,
-}
+use busy::{Busy, Count, wait_for_others};
+pub use cancel::{Cancel, Listener};
+pub use turn::{Stint, Turn};
 
 /// Says that a thread works on tiles, until dropped.
 struct Working<'a> {
@@ -173,6 +90,17 @@ impl<'a> Pace<'a> {
         Ok(())
     }
 
+    /// Like [`Self::pieces`] where nobody else steps: it steps before a single piece too.
+    #[inline(always)]
+    pub fn stepped(&mut self, count: usize, mut body: impl FnMut(Range<usize>)) -> Result<()> {
+        if count <= PIECE {
+            self.step(1 + count)?;
+            body(0..count);
+            return Ok(());
+        }
+        self.pieces(count, body)
+    }
+
     /// Sets all elements, in pieces.
     pub fn fill<T: Copy>(&mut self, slice: &mut [T], value: T) -> Result<()> {
         self.pieces(slice.len(), |range| slice[range].fill(value))
@@ -203,22 +131,6 @@ impl<'a> Pace<'a> {
         self.left = STRETCH;
         self.cancel.check()?;
         self.working.as_mut().map_or(Ok(()), |working| working.turn.pass(&mut working.stint))
-    }
-}
-
-/// Counts a thread that works on a tile, until dropped.
-struct Busy<'a>(&'a AtomicUsize);
-
-impl<'a> Busy<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::SeqCst);
-        Self(count)
-    }
-}
-
-impl Drop for Busy<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -372,7 +284,7 @@ impl Run<'_> {
         let shares = Shares::new(tiles, threads);
         let failure: Mutex<Option<(usize, Error)>> = Mutex::new(None);
         let first_failed = AtomicUsize::new(tiles);
-        let busy: [Taken; SHARES] = Default::default();
+        let busy: [Count; SHARES] = Default::default();
         self.crew.run(threads, &|worker| {
             let mut pace = Pace::new(self, worker);
             pace.enter();
@@ -394,7 +306,7 @@ impl Run<'_> {
                 }
             }
             if worker == 0 {
-                wait_for_others(&busy, &mut pace);
+                wait_for_others(&busy, || pace.pass());
             }
         })?;
         if let Some(turn) = self.turn {
@@ -414,26 +326,6 @@ enum Tiles {
     Long,
 }
 
-/// A caller that has run out of tiles stays in its turn while others are in long ones: a call gives way as a whole, and
-/// no longer once its caller has left. Most often they are over in a moment, for which it waits without that.
-fn wait_for_others(busy: &[Taken], pace: &mut Pace<'_>) {
-    const MOMENT: Duration = Duration::from_millis(1);
-    let are_busy = || busy.iter().any(|count| count.0.load(Ordering::SeqCst) > 0);
-    if !are_busy() {
-        return;
-    }
-    let since = Instant::now();
-    while are_busy() {
-        if since.elapsed() < MOMENT {
-            std::thread::yield_now();
-        } else if pace.pass().is_ok() {
-            std::thread::sleep(MOMENT / 10);
-        } else {
-            return;
-        }
-    }
-}
-
 /// The most shares that the tiles of a call are parted into. Where there are more threads, some start with the same one.
 const SHARES: usize = 8;
 
@@ -445,13 +337,8 @@ struct Shares {
     tiles: usize,
     count: usize,
     /// How many tiles of each share are taken.
-    taken: [Taken; SHARES],
+    taken: [Count; SHARES],
 }
-
-/// On a cache line of its own.
-#[derive(Default)]
-#[repr(align(64))]
-struct Taken(AtomicUsize);
 
 impl Shares {
     fn new(tiles: usize, threads: usize) -> Self {
@@ -540,16 +427,13 @@ impl<'a, T> Parts<'a, T> {
     }
 }
 
-/// Processor time of this thread.
-pub(crate) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::device::cpu::Cpu;
+    use crate::threads::thread_time;
 
     /// Runs tiles on so many threads; the second failure of `wrong` is to lose against the first.
     fn run(threads: usize, tiles: usize, wrong: &[usize]) -> (Vec<usize>, Result<()>) {

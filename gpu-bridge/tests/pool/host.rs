@@ -87,6 +87,19 @@ fn copies_beside_a_device_are_taken_from_the_account_too() {
 }
 
 #[test]
+fn what_a_lease_took_is_free_again_when_others_are_told() {
+    let host = Arc::<Counted>::default();
+    let pool = pool(&host);
+    let free_when_told = Arc::new(AtomicUsize::new(0));
+    pool.when_freed({
+        let (host, free_when_told) = (host.clone(), free_when_told.clone());
+        move || free_when_told.store(host.free(), Ordering::Relaxed)
+    });
+    drop(pool.lease(request(60, Wish::Cpu)).unwrap());
+    assert_eq!(free_when_told.load(Ordering::Relaxed), LIMIT);
+}
+
+#[test]
 fn many_at_once_never_take_more_than_there_is() {
     let host = Arc::<Counted>::default();
     let pool = pool(&host);

@@ -129,6 +129,9 @@ cases! {
     "rows that are added to one of many": |c| {
         (ScatterAddRows { count: 1 << 16 }, [ones(c, &[1 << 14, 512])?, zeros(c, &[1 << 14], DType::U32)?])
     };
+    "rows that are added to one of millions": |c| {
+        (ScatterAddRows { count: 17 * M }, [ones(c, &[20 * M, 1])?, zeros(c, &[20 * M], DType::U32)?])
+    };
     "classes": |c| (OneHot { classes: MOST }, [zeros(c, &[1], DType::U32)?]);
     "a few largest of a row that rises": |c| {
         let rising = c.run_one(Iota { count: 50 * M, dtype: DType::F32, start: 0, step: 1 }, &[])?;
@@ -150,6 +153,9 @@ cases! {
     };
     "the gradient of a row that was resized to a column": |c| {
         (ResizeGradient { mode: Resampling::Bilinear, height: 1, width: 16 * M }, [ones(c, &[1, 1, 4 * M, 1])?])
+    };
+    "the gradient of a pixel that was resized to a row": |c| {
+        (ResizeGradient { mode: Resampling::Bilinear, height: 1, width: 1 }, [ones(c, &[1, 1, 1, 20 * M])?])
     };
     // random
     "a constant": |c| { let _ = c; (Fill { shape: shape(&[MOST]), dtype: DType::F32, value: 1.0 }, []) };
@@ -173,6 +179,15 @@ cases! {
     };
     "products without depth": |c| (MatMul { scale: 1.0 }, [ones(c, &[8, 2048, 0])?, ones(c, &[8, 0, 2048])?]);
     "a linear layer": |c| (Linear { activation: None }, [ones(c, &[4096, 4096])?, ones(c, &[4096, 4096])?]);
+    "a linear layer with an activation": |c| {
+        let op = Linear { activation: Some(Unary::Gelu) };
+        (op, [ones(c, &[4096, 4096])?, ones(c, &[4096, 4096])?, ones(c, &[4096])?])
+    };
+    "products of vectors whose elements lie apart": |c| {
+        let row = ones(c, &[12 * M, 2])?.transposed()?.narrow(0, 0, 1)?;
+        let column = ones(c, &[12 * M, 2])?.narrow(1, 0, 1)?;
+        (MatMul { scale: 1.0 }, [row, column])
+    };
     // convolution
     "a convolution": |c| (conv(1, [3, 3], 1), [ones(c, &[1, 64, 320, 320])?, ones(c, &[64, 64, 7, 7])?]);
     "a convolution of many channels": |c| (conv(1, [1, 1], 1), [ones(c, &[1, 64, 440, 440])?, ones(c, &[64, 64, 3, 3])?]);
@@ -183,6 +198,18 @@ cases! {
     "a convolution that sees mostly padding": |c| {
         (conv(1, [0, 8 * M], 1), [ones(c, &[1, 1, 1, 3])?, ones(c, &[1, 1, 1, M])?])
     };
+    "a convolution of one channel with a large kernel": |c| {
+        (conv(1, [0, 0], 1), [ones(c, &[1, 1, 3000, 3000])?, ones(c, &[1, 1, 2000, 2000])?])
+    };
+    "a convolution without channels": |c| {
+        (conv(1, [0, 1 << 31], 1), [ones(c, &[1, 0, 1, 3])?, ones(c, &[1, 0, 1, u32::MAX as usize])?])
+    };
+    "a convolution with a tall kernel": |c| {
+        (conv(1, [0, 0], 1), [ones(c, &[1, 1, 8 * M, 1])?, ones(c, &[1, 1, 4 * M, 1])?])
+    };
+    "a convolution with tall kernels": |c| {
+        (conv(1, [0, 0], 1), [ones(c, &[1, 1, 4 * M, 1])?, ones(c, &[2, 1, 2 * M, 1])?])
+    };
     "a convolution of small images": |c| (conv(1, [1, 1], 1), [ones(c, &[16, 40, 8, 8])?, ones(c, &[10_000, 40, 3, 3])?]);
     "a gradient of a convolution's input": |c| {
         let op = Conv2dGradientInput { conv: conv(2, [0, 0], 1), input: shape(&[1, 1, 190, 190]) };
@@ -192,6 +219,10 @@ cases! {
         let op = Conv2dGradientInput { conv: conv(1, [0, 0], 1), input: shape(&[1, 64, 330, 330]) };
         (op, [ones(c, &[1, 64, 324, 324])?, ones(c, &[64, 64, 7, 7])?])
     };
+    "a gradient of images much larger than what they became": |c| {
+        let op = Conv2dGradientInput { conv: conv(1, [0, 0], 1), input: shape(&[100, 8, 64, 64]) };
+        (op, [ones(c, &[100, 64, 32, 32])?, ones(c, &[64, 8, 33, 33])?])
+    };
     "a gradient of the images of one channel each": |c| {
         let op = Conv2dGradientInput { conv: conv(1, [0, 0], 8), input: shape(&[1, 8, 700, 700]) };
         (op, [ones(c, &[1, 8, 351, 351])?, ones(c, &[8, 1, 350, 350])?])
@@ -200,6 +231,10 @@ cases! {
         let op = Conv2dGradientWeight { conv: conv(1, [0, 0], 1), weight: shape(&[64, 16, 7, 7]) };
         (op, [ones(c, &[4, 16, 406, 406])?, ones(c, &[4, 64, 400, 400])?])
     };
+    "a gradient of a small weight of many channels": |c| {
+        let op = Conv2dGradientWeight { conv: conv(1, [1, 1], 1), weight: shape(&[64, 64, 3, 3]) };
+        (op, [ones(c, &[1, 64, 440, 440])?, ones(c, &[1, 64, 440, 440])?])
+    };
     "a gradient of a large kernel": |c| {
         let op = Conv2dGradientWeight { conv: conv(1, [0, 0], 1), weight: shape(&[8, 1, 60, 60]) };
         (op, [ones(c, &[1, 1, 120, 120])?, ones(c, &[1, 8, 61, 61])?])
@@ -207,6 +242,10 @@ cases! {
     "a gradient of the kernels of one channel each": |c| {
         let op = Conv2dGradientWeight { conv: conv(1, [0, 0], 8), weight: shape(&[8, 1, 350, 350]) };
         (op, [ones(c, &[1, 8, 700, 700])?, ones(c, &[1, 8, 351, 351])?])
+    };
+    "a gradient of the small kernel of a large image": |c| {
+        let op = Conv2dGradientWeight { conv: conv(1, [1, 1], 1), weight: shape(&[1, 1, 3, 3]) };
+        (op, [ones(c, &[1, 1, 5000, 5000])?, ones(c, &[1, 1, 5000, 5000])?])
     };
     // pooling
     "the largest of long windows": |c| (MaxPool2d(window(LONG_WINDOW, 1)), [ones(c, &LONG_ROW)?]);
@@ -285,6 +324,15 @@ cases! {
         let kind = LossKind::BinaryCrossEntropyWithLogits;
         (Loss { kind, reduction: Reduction::Mean }, [ones(c, &[20 * M])?, ones(c, &[20 * M])?])
     };
+    "a loss of a few of many probabilities": |c| {
+        (Loss { kind: LossKind::Nll, reduction: Reduction::Mean }, [ones(c, &[1, HALF])?, zeros(c, &[1], DType::U32)?])
+    };
+    "a loss of many rows": |c| {
+        (Loss { kind: LossKind::Nll, reduction: Reduction::Sum }, [ones(c, &[20 * M, 1])?, zeros(c, &[20 * M], DType::U32)?])
+    };
+    "a loss of signs": |c| {
+        (Loss { kind: LossKind::Hinge, reduction: Reduction::Mean }, [ones(c, &[20 * M])?, ones(c, &[20 * M])?])
+    };
     // sparse
     "a long sparse row times a wide matrix": |c| {
         let [offsets, columns, values] = one_row(c, 4 * M)?;
@@ -298,6 +346,14 @@ cases! {
         let [offsets, columns, values] = one_row(c, 4 * M)?;
         (CsrTransposedMatMul { columns: 1 }, [offsets, columns, values, ones(c, &[1, 16 * M])?])
     };
+    "a long sparse row times a matrix without columns": |c| {
+        let [offsets, columns, values] = one_row(c, 30 * M)?;
+        (CsrMatMul, [offsets, columns, values, ones(c, &[1, 0])?])
+    };
+    "a long sparse column times a narrow matrix": |c| {
+        let [offsets, columns, values] = one_row(c, 28 * M)?;
+        (CsrTransposedMatMul { columns: 1 }, [offsets, columns, values, ones(c, &[1, 12])?])
+    };
     "a gradient of a long sparse row": |c| {
         let [offsets, columns, _] = one_row(c, 4 * M)?;
         (CsrValuesGradient, [offsets, columns, ones(c, &[1, 16 * M])?, ones(c, &[1, 16 * M])?])
@@ -307,11 +363,17 @@ cases! {
     "points that nothing is near to": |c| {
         (KMeansAssign, [ones(c, &[4096, 2048])?, c.full(&[4096, 2048], DType::F32, f64::NAN)?])
     };
+    "points and centroids of no dimensions": |c| {
+        (KMeansAssign, [ones(c, &[1 << 16, 0])?, ones(c, &[u32::MAX as usize, 0])?])
+    };
     "sums of points of many dimensions": |c| {
         (KMeansAccumulate { clusters: 1 }, [ones(c, &[2, 10 * M])?, zeros(c, &[2], DType::U32)?])
     };
     "sums of many points": |c| {
         (KMeansAccumulate { clusters: 3 }, [ones(c, &[20 * M, 2])?, zeros(c, &[20 * M], DType::U32)?])
+    };
+    "sums of the points of millions of clusters": |c| {
+        (KMeansAccumulate { clusters: 4 * M + 1 }, [ones(c, &[16 * M, 1])?, zeros(c, &[16 * M], DType::U32)?])
     };
     // arena
     "an assignment": |c| (Assign, [ones(c, &[MOST])?, repeated(c, &[MOST])?]);

@@ -152,6 +152,13 @@ pub(super) fn forward(conv: &Conv2d, inputs: &[Input<'_>], outputs: &mut [Output
     let (x, weight) = (inputs[0].floats()?, inputs[1].floats()?);
     let bias = inputs.get(2).map(Input::floats).transpose()?;
     let y = outputs[0].floats()?;
+    if y.is_empty() {
+        return Ok(());
+    }
+    // Looked at before anything goes through the taps: kernels without channels take no memory, and may be of any size.
+    if x.is_empty() || geometry.depth() == 0 {
+        return fill_with_bias(&geometry, bias, y, run);
+    }
     match Trim::new(&geometry, run)? {
         None => convolve(&geometry, x, Weight { data: weight, reversed: false }, bias, y, run),
         Some(trim) => {
@@ -161,6 +168,21 @@ pub(super) fn forward(conv: &Conv2d, inputs: &[Input<'_>], outputs: &mut [Output
     }
 }
 
+/// The result where no output sees anything.
+fn fill_with_bias(geometry: &Geometry, bias: Option<&[f32]>, y: &mut [f32], run: &Run<'_>) -> Result<()> {
+    let channels = geometry.groups * geometry.outputs;
+    let plane = geometry.output_plane();
+    let together = (PIECE / plane).max(1);
+    run.paced_chunks(y, plane * together, |pace, tile, y| {
+        let first = tile * together;
+        for (index, y) in y.chunks_exact_mut(plane).enumerate() {
+            pace.fill(y, bias.map_or(0.0, |bias| bias[(first + index) % channels]))?;
+        }
+        Ok(())
+    })
+}
+
+/// Neither the input nor the weight is empty.
 fn convolve(
     geometry: &Geometry,
     x: &[f32],
@@ -169,20 +191,6 @@ fn convolve(
     y: &mut [f32],
     run: &Run<'_>,
 ) -> Result<()> {
-    if y.is_empty() {
-        return Ok(());
-    }
-    if x.is_empty() || geometry.depth() == 0 {
-        let channels = geometry.groups * geometry.outputs;
-        let plane = geometry.output_plane();
-        return run.paced_chunks(y, plane * (PIECE / plane).max(1), |pace, tile, y| {
-            let first = tile * (PIECE / plane).max(1);
-            for (index, y) in y.chunks_exact_mut(plane).enumerate() {
-                pace.fill(y, bias.map_or(0.0, |bias| bias[(first + index) % channels]))?;
-            }
-            Ok(())
-        });
-    }
     if single::suits(geometry) && !weight.reversed {
         single::forward(geometry, x, weight.data, bias, y, run)
     } else if depthwise::suits(geometry) && !weight.reversed {

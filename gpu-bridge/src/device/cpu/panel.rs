@@ -4,6 +4,8 @@
 //! by side, depth after depth. So a kernel can gather what it multiplies straight into place, and nothing is packed
 //! twice.
 
+use std::ops::Range;
+
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 mod outer;
@@ -260,6 +262,11 @@ impl<'a> Offsets<'a> {
 
     pub(super) fn len(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Some of the steps.
+    pub(super) fn part(self, steps: Range<usize>) -> Self {
+        Self { steps: &self.steps[steps], ..self }
     }
 
     pub(super) fn get(&self, step: usize) -> usize {

@@ -80,14 +80,16 @@ fn position_of_largest(
     let mut most = f32::NEG_INFINITY;
     let mut position = rows.start * width + columns.start;
     for row in rows {
-        pace.step(1 + columns.len())?;
-        for column in columns.clone() {
-            let x = plane[row * width + column];
-            if x > most || x.is_nan() {
-                most = x;
-                position = row * width + column;
+        let first = row * width + columns.start;
+        pace.stepped(columns.len(), |range| {
+            for at in first + range.start..first + range.end {
+                let x = plane[at];
+                if x > most || x.is_nan() {
+                    most = x;
+                    position = at;
+                }
             }
-        }
+        })?;
     }
     Ok(position)
 }

@@ -86,22 +86,27 @@ impl<'a> Rows<'a> {
         (WORK.saturating_mul(self.count()) / work.max(1)).max(1)
     }
 
-    /// Calls `body` for each stored value of a row, if each is `each` multiplications.
+    /// Calls `body` for each stored value of a row, if each is `each` multiplications. A body goes through what is wide in
+    /// pieces.
     #[inline(always)]
     fn each_stored(
         &self,
         row: usize,
         each: usize,
         pace: &mut Pace<'_>,
-        mut body: impl FnMut(usize) -> Result<()>,
+        mut body: impl FnMut(usize, &mut Pace<'_>) -> Result<()>,
     ) -> Result<()> {
+        // To look a value up is work, too, even if nothing is multiplied with it.
+        let each = each.max(1);
         let stored = self.stored(row..row + 1);
-        let together = (STRETCH / each.max(1)).max(1);
+        let together = (STRETCH / each).max(1);
         pace.step(1)?;
         for start in stored.clone().step_by(together) {
             let end = stored.end.min(start + together);
-            pace.step((end - start).saturating_mul(each))?;
-            (start..end).try_for_each(&mut body)?;
+            pace.step((end - start).saturating_mul(each).min(STRETCH))?;
+            for at in start..end {
+                body(at, pace)?;
+            }
         }
         Ok(())
     }
@@ -148,9 +153,8 @@ pub(super) fn matmul(inputs: &[Input<'_>], outputs: &mut [Output<'_>], run: &Run
                 pace.fill(y, 0.0)?;
                 for row in range.clone() {
                     let y = &mut y[(row - range.start) * wide..][..wide];
-                    rows.each_stored(row, wide, pace, |at| {
-                        add_scaled(y, values[at], &x[rows.column(at, count)? * wide..][..wide]);
-                        Ok(())
+                    rows.each_stored(row, wide, pace, |at, pace| {
+                        add_scaled(y, values[at], &x[rows.column(at, count)? * wide..][..wide], pace)
                     })?;
                 }
                 Ok(())
@@ -182,8 +186,10 @@ fn product(rows: &Rows<'_>, row: usize, values: &[f32], x: &[f32], pace: &mut Pa
 }
 
 #[inline(always)]
-fn add_scaled(into: &mut [f32], scale: f32, from: &[f32]) {
-    into.iter_mut().zip(from).for_each(|(into, &from)| *into += scale * from);
+fn add_scaled(into: &mut [f32], scale: f32, from: &[f32], pace: &mut Pace<'_>) -> Result<()> {
+    pace.pieces(into.len(), |range| {
+        into[range.clone()].iter_mut().zip(&from[range]).for_each(|(into, &from)| *into += scale * from);
+    })
 }
 
 pub(super) fn transposed_matmul(
@@ -226,14 +232,13 @@ impl Transposed<'_> {
                 #[inline(always)]
                 || {
                     for row in 0..self.op.columns {
-                        pace.step(range.len())?;
-                        piece(row).fill(0.0);
+                        pace.step(1 + range.len().min(STRETCH))?;
+                        pace.fill(piece(row), 0.0)?;
                     }
                     for row in 0..self.rows.count() {
                         let r = &self.r[row * self.wide..][range.clone()];
-                        self.rows.each_stored(row, range.len(), pace, |at| {
-                            add_scaled(piece(self.rows.column(at, self.op.columns)?), self.values[at], r);
-                            Ok(())
+                        self.rows.each_stored(row, range.len(), pace, |at, pace| {
+                            add_scaled(piece(self.rows.column(at, self.op.columns)?), self.values[at], r, pace)
                         })?;
                     }
                     Ok(())
@@ -268,7 +273,7 @@ impl Transposed<'_> {
             for sum in rest.chunks_exact(size) {
                 vectorized(
                     #[inline(always)]
-                    || add_scaled(y, 1.0, &sum[tile * WORK..][..y.len()]),
+                    || y.iter_mut().zip(&sum[tile * WORK..]).for_each(|(y, sum)| *y += sum),
                 );
             }
         })
@@ -279,10 +284,9 @@ impl Transposed<'_> {
         pace.fill(sum, 0.0)?;
         for row in range {
             let r = &self.r[row * self.wide..][..self.wide];
-            self.rows.each_stored(row, self.wide, pace, |at| {
+            self.rows.each_stored(row, self.wide, pace, |at, pace| {
                 let column = self.rows.column(at, self.op.columns)?;
-                add_scaled(&mut sum[column * self.wide..][..self.wide], self.values[at], r);
-                Ok(())
+                add_scaled(&mut sum[column * self.wide..][..self.wide], self.values[at], r, pace)
             })?;
         }
         Ok(())
@@ -305,7 +309,7 @@ pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], 
             || {
                 if wide == 1 {
                     for row in range {
-                        rows.each_stored(row, 1, pace, |at| {
+                        rows.each_stored(row, 1, pace, |at, _| {
                             gradients[at - start] = x[rows.column(at, count)?] * dy[row];
                             Ok(())
                         })?;
@@ -314,8 +318,8 @@ pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], 
                 }
                 for row in range {
                     let dy = &dy[row * wide..][..wide];
-                    rows.each_stored(row, wide, pace, |at| {
-                        gradients[at - start] = dot(&x[rows.column(at, count)? * wide..][..wide], dy);
+                    rows.each_stored(row, wide, pace, |at, pace| {
+                        gradients[at - start] = dot(&x[rows.column(at, count)? * wide..][..wide], dy, pace)?;
                         Ok(())
                     })?;
                 }
@@ -326,12 +330,16 @@ pub(super) fn values_gradient(inputs: &[Input<'_>], outputs: &mut [Output<'_>], 
 }
 
 #[inline(always)]
-fn dot(a: &[f32], b: &[f32]) -> f32 {
+fn dot(a: &[f32], b: &[f32], pace: &mut Pace<'_>) -> Result<f32> {
     let mut sums = [0.0; LANES];
-    let (a, b) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest = a.remainder().iter().zip(b.remainder()).fold(0.0, |sum, (&a, &b)| sum + a * b);
-    for (a, b) in a.zip(b) {
-        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (&a, &b))| *sum += a * b);
-    }
-    sums.into_iter().fold(rest, |sum, lane| sum + lane)
+    let mut rest = 0.0;
+    // Only the last piece has elements that fill no lanes.
+    pace.pieces(a.len(), |range| {
+        let (a, b) = (a[range.clone()].chunks_exact(LANES), b[range].chunks_exact(LANES));
+        rest = a.remainder().iter().zip(b.remainder()).fold(0.0, |sum, (&a, &b)| sum + a * b);
+        for (a, b) in a.zip(b) {
+            sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (&a, &b))| *sum += a * b);
+        }
+    })?;
+    Ok(sums.into_iter().fold(rest, |sum, lane| sum + lane))
 }

@@ -46,6 +46,11 @@ impl<'a> Call<'a> {
     fn is_software(&self) -> bool {
         self.core.live().class.software
     }
+
+    /// The most rounds of a loop in one thread.
+    fn longest_loop(&self) -> usize {
+        self.core.live().class.longest_loop as usize
+    }
 }
 
 pub(super) fn run(core: &Core, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>], run: &Run<'_>) -> Result<()> {

@@ -11,9 +11,6 @@ use crate::device::View;
 use crate::error::{Error, Result};
 use crate::shape::{MAX_RANK, Shape};
 
-/// The most rounds of a loop in one thread: a fraction of a second even on a software GPU.
-pub(super) const LONGEST_LOOP: u64 = 1 << 22;
-
 /// A kernel being made ready. Operands are bound in the order in which they are named.
 pub(super) struct Launch<'a> {
     core: &'a Core,
@@ -152,12 +149,12 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Refuses a loop of so many rounds in one thread: a dispatch is cut between groups of threads, not inside them, so
-    /// nobody could stop it.
+    /// Refuses a loop of so many rounds in one thread if nobody could stop it in time.
     pub(super) fn looping(self, rounds: u64, what: &str) -> Result<Self> {
-        if rounds > LONGEST_LOOP {
+        let most = self.core.live().class.longest_loop;
+        if rounds > most {
             let reason = format!(
-                "`{}`: {rounds} {what} for one element of the result, the most on a GPU is {LONGEST_LOOP} \
+                "`{}`: {rounds} {what} for one element of the result, the most on this GPU is {most} \
                  (limit `gpu_loop`); use fewer, or a CPU lease",
                 self.op
             );

@@ -54,14 +54,24 @@ pub(super) struct Class {
     pub(super) flops: u64,
     /// Bytes moved in a microsecond.
     pub(super) bytes: u64,
+    /// The most rounds of all loops in one thread, inner and outer ones: a dispatch is cut between groups of threads, not
+    /// inside them, so this is what nobody can stop. It takes a fraction of a second.
+    pub(super) longest_loop: u64,
 }
+
+/// Mesa's software GPU leaves a loop after 65,535 rounds, counted over all loops of a thread, and says nothing.
+const LONGEST_SOFTWARE_LOOP: u64 = 65_000;
 
 impl Class {
     fn of(kind: Kind) -> Self {
         match kind {
-            Kind::Discrete => Self { software: false, flops: 2_000_000, bytes: 200_000 },
-            Kind::Integrated | Kind::Virtual => Self { software: false, flops: 200_000, bytes: 25_000 },
-            Kind::Software | Kind::Cpu => Self { software: true, flops: 8_000, bytes: 4_000 },
+            Kind::Discrete => Self { software: false, flops: 2_000_000, bytes: 200_000, longest_loop: 1 << 22 },
+            Kind::Integrated | Kind::Virtual => {
+                Self { software: false, flops: 200_000, bytes: 25_000, longest_loop: 1 << 22 }
+            }
+            Kind::Software | Kind::Cpu => {
+                Self { software: true, flops: 8_000, bytes: 4_000, longest_loop: LONGEST_SOFTWARE_LOOP }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use wgpu::{BufferDescriptor, BufferUsages};
 use super::live::{Live, PARAMETER_BYTES};
 use super::session::{ARENA_BYTES, Batch, Command, Parameters, READBACK_BYTES};
 use crate::error::{Error, Result};
-use crate::run::thread_time;
+use crate::threads::thread_time;
 
 /// Before the bytes that were asked for: two timestamps, and what kernels found.
 const STATUS_BYTES: u64 = 256;

@@ -20,7 +20,7 @@ const SMALL_TILE: usize = 1 << 18;
 /// How many tiles there are where there is enough work.
 const TILES: usize = 8;
 
-/// Floats that are worth a tile when images are copied.
+/// Floats, or offsets, that are worth a tile when images are copied.
 const COPIED: usize = 1 << 14;
 
 /// Whether maps are small, batches mostly full and borders not too wide.
@@ -50,14 +50,16 @@ impl Border {
     }
 
     /// Where each tap of each channel finds what the first output sees.
-    fn offsets(&self, geometry: &Geometry, into: &mut [u32]) {
+    fn offsets(&self, geometry: &Geometry, into: &mut [u32], run: &Run<'_>) -> Result<()> {
         let taps = geometry.taps();
-        for (index, into) in into.iter_mut().enumerate() {
-            let (input, tap) = (index / taps, index % taps);
-            let down = tap / geometry.kernel[1] * geometry.dilation[0];
-            let over = tap % geometry.kernel[1] * geometry.dilation[1];
-            *into = (((input * self.height + down) * self.width + over) * LANES) as u32;
-        }
+        run.chunks(into, COPIED, |tile, into| {
+            for (index, into) in (tile * COPIED..).zip(into) {
+                let (input, tap) = (index / taps, index % taps);
+                let down = tap / geometry.kernel[1] * geometry.dilation[0];
+                let over = tap % geometry.kernel[1] * geometry.dilation[1];
+                *into = (((input * self.height + down) * self.width + over) * LANES) as u32;
+            }
+        })
     }
 }
 
@@ -75,7 +77,7 @@ pub(super) fn forward(
     let depth = geometry.depth();
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
-    border.offsets(geometry, table);
+    border.offsets(geometry, table, run)?;
     let offsets = Offsets::new(table);
     let batches = images.div_ceil(LANES);
     let group_floats = inputs * border.plane() * LANES;

@@ -35,6 +35,9 @@ const LONGEST_STRIDE: usize = 8;
 /// Columns that are copied at a time.
 const STEP: usize = 8;
 
+/// Taps that are multiplied at a stretch: the products of more are summed by themselves first.
+const DEEP: usize = 1 << 16;
+
 /// Outputs that are computed at a time.
 const RUN: usize = 2 * LANES;
 
@@ -98,14 +101,16 @@ impl Band {
     }
 
     /// Where each tap of each channel finds what the first output sees.
-    fn offsets(&self, geometry: &Geometry, into: &mut [u32]) {
+    fn offsets(&self, geometry: &Geometry, into: &mut [u32], run: &Run<'_>) -> Result<()> {
         let (taps, stride, width) = (geometry.taps(), geometry.stride[0], geometry.to[1]);
-        for (index, into) in into.iter_mut().enumerate() {
-            let (input, tap) = (index / taps, index % taps);
-            let (down, column) = (tap / geometry.kernel[1] * geometry.dilation[0], tap % geometry.kernel[1]);
-            let row = down % stride * self.height + down / stride;
-            *into = (input * self.channel + column * self.copy + row * width) as u32;
-        }
+        run.chunks(into, DEEP, |tile, into| {
+            for (index, into) in (tile * DEEP..).zip(into) {
+                let (input, tap) = (index / taps, index % taps);
+                let (down, column) = (tap / geometry.kernel[1] * geometry.dilation[0], tap % geometry.kernel[1]);
+                let row = down % stride * self.height + down / stride;
+                *into = (input * self.channel + column * self.copy + row * width) as u32;
+            }
+        })
     }
 
     /// Copies what a band of some channels sees.
@@ -205,7 +210,7 @@ pub(super) fn forward(
     let (depth, from, to) = (geometry.depth(), geometry.input_plane(), geometry.output_plane());
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
-    band.offsets(geometry, table);
+    band.offsets(geometry, table, run)?;
     let offsets = Offsets::new(table);
 
     let row_panels = outputs.div_ceil(ROWS);
@@ -271,10 +276,9 @@ unsafe fn convolve(
     pace: &mut Pace<'_>,
 ) -> Result<()> {
     for at in (0..into.length).step_by(RUN) {
-        pace.step(offsets.len() * ROWS * RUN)?;
         let left = into.length - at;
         let mut blocks: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
-        panel::multiply_at(weights, [&copy[at..], &copy[at + LANES..]], offsets, &mut blocks);
+        multiply(weights, [&copy[at..], &copy[at + LANES..]], offsets, &mut blocks, pace)?;
         for row in 0..into.count {
             let shift = bias.map_or(0.0, |bias| bias[row]);
             let start = into.start + row * into.stride + at;
@@ -295,6 +299,28 @@ unsafe fn convolve(
     Ok(())
 }
 
+/// The products of a panel and what all taps see.
+#[inline(always)]
+fn multiply(
+    weights: &[f32],
+    sources: [&[f32]; 2],
+    offsets: Offsets<'_>,
+    blocks: &mut [Block; 2],
+    pace: &mut Pace<'_>,
+) -> Result<()> {
+    pace.step(offsets.len().min(DEEP) * ROWS * RUN)?;
+    panel::multiply_at(weights, sources, offsets.part(0..offsets.len().min(DEEP)), blocks);
+    for start in (DEEP..offsets.len()).step_by(DEEP) {
+        let deep = start..offsets.len().min(start + DEEP);
+        pace.step(deep.len() * ROWS * RUN)?;
+        let mut more: [Block; 2] = [[[0.0; LANES]; ROWS]; 2];
+        panel::multiply_at(&weights[start * ROWS..], sources, offsets.part(deep), &mut more);
+        let sums = blocks.as_flattened_mut().as_flattened_mut();
+        sums.iter_mut().zip(more.as_flattened().as_flattened()).for_each(|(sum, more)| *sum += more);
+    }
+    Ok(())
+}
+
 /// The gradient of the weight: dot products of the outputs' gradients and the shifted copies.
 pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &mut [f32], run: &Run<'_>) -> Result<()> {
     let Geometry { images, groups, inputs, outputs, .. } = *geometry;
@@ -303,7 +329,7 @@ pub(super) fn gradient_weight(geometry: &Geometry, x: &[f32], dy: &[f32], dw: &m
     let (from, to) = (geometry.input_plane(), geometry.output_plane());
     let mut table = run.scratch(depth)?;
     let table: &mut [u32] = bytemuck::cast_slice_mut(table.floats());
-    band.offsets(geometry, table);
+    band.offsets(geometry, table, run)?;
     let offsets = Offsets::new(table);
 
     let pieces = (images * to * size / SMALL_TILE).clamp(1, PIECES);

@@ -158,16 +158,19 @@ pub(in super::super) fn resize_gradient(
             pace.fill(dx, 0.0)?;
             for line in rows.reached_from(first, end) {
                 let dy = &dy[(plane * large[2] + line) * large[3]..][..large[3]];
-                pace.step(dy.len().min(PIECE) + 2 * width)?;
+                pace.step(dy.len().min(PIECE) + 2 * width.min(PIECE))?;
                 fold_columns(op.mode, dy, folded, columns, pace)?;
                 let (upper, lower, weight) = rows.of(line);
                 for (row, weight) in [(upper, 1.0 - weight), (lower, weight)] {
                     if weight != 0.0 && (first..end).contains(&row) {
                         let dx = &mut dx[(row - first) * width..][..width];
-                        vectorized(
-                            #[inline(always)]
-                            || dx.iter_mut().zip(&*folded).for_each(|(dx, &x)| *dx += weight * x),
-                        );
+                        pace.pieces(width, |range| {
+                            let (dx, folded) = (&mut dx[range.clone()], &folded[range]);
+                            vectorized(
+                                #[inline(always)]
+                                || dx.iter_mut().zip(folded).for_each(|(dx, &x)| *dx += weight * x),
+                            );
+                        })?;
                     }
                 }
             }

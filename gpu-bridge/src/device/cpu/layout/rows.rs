@@ -93,8 +93,7 @@ fn add_by_rows(
             let to = index.get(row) as usize;
             pace.step(1)?;
             if (first..end).contains(&to) {
-                pace.step(width)?;
-                add(&rows[row * width..][..width], &mut sums[(to - first) * width..][..width]);
+                add(&rows[row * width..][..width], &mut sums[(to - first) * width..][..width], pace)?;
             }
         }
         Ok(())
@@ -115,22 +114,24 @@ fn add_by_columns(
     let sums = Parts::new(sums);
     run.paced_ranges(width, owned, |pace: &mut Pace<'_>, columns| {
         for row in 0..count {
-            pace.step(1 + columns.len())?;
             let at = index.get(row) as usize * width;
             // SAFETY: the columns of different tiles do not overlap.
             let sums = unsafe { sums.part(at + columns.start..at + columns.end) };
-            add(&rows[row * width..][columns.clone()], sums);
+            add(&rows[row * width..][columns.clone()], sums, pace)?;
         }
         Ok(())
     })
 }
 
 #[inline(always)]
-fn add(from: &[f32], sums: &mut [f32]) {
-    vectorized(
-        #[inline(always)]
-        || sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x),
-    );
+fn add(from: &[f32], sums: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
+    pace.stepped(from.len(), |range| {
+        let (from, sums) = (&from[range.clone()], &mut sums[range]);
+        vectorized(
+            #[inline(always)]
+            || sums.iter_mut().zip(from).for_each(|(sum, &x)| *sum += x),
+        );
+    })
 }
 
 pub(in super::super) fn one_hot(

@@ -117,7 +117,9 @@ fn softmax_row(x: &[f32], y: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
 
 #[inline(always)]
 fn masked_row(x: &[f32], mask: &[u8], y: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
-    if mask.iter().all(|&mask| mask == 0) {
+    let mut any = false;
+    pace.pieces(mask.len(), |range| any = any || mask[range].iter().any(|&mask| mask != 0))?;
+    if !any {
         return pace.fill(y, 0.0);
     }
     pace.pieces(y.len(), |range| {

@@ -56,8 +56,10 @@ pub(in super::super) fn adaptive_average(
         let area = (rows.len() * columns.len()) as f32;
         let mut total = 0.0;
         for row in rows {
-            pace.step(1 + columns.len())?;
-            total += x[row * planes.width..][columns.clone()].iter().sum::<f32>();
+            let line = &x[row * planes.width..][columns.clone()];
+            let mut sum = 0.0;
+            pace.stepped(line.len(), |range| sum = line[range].iter().fold(sum, |sum, x| sum + x))?;
+            total += sum;
         }
         Ok(total / area)
     })
@@ -89,8 +91,8 @@ pub(in super::super) fn adaptive_max(inputs: &[Input<'_>], outputs: &mut [Output
     fold(&planes, inputs, outputs, run, |x, rows, columns, pace| {
         let mut most = f32::NEG_INFINITY;
         for row in rows {
-            pace.step(1 + columns.len())?;
-            most = x[row * planes.width..][columns.clone()].iter().fold(most, |most, &x| larger(most, x));
+            let line = &x[row * planes.width..][columns.clone()];
+            pace.stepped(line.len(), |range| most = line[range].iter().fold(most, |most, &x| larger(most, x)))?;
         }
         Ok(most)
     })
@@ -136,8 +138,8 @@ pub(in super::super) fn adaptive_average_gradient(
             planes.each_part(|index, rows, columns| {
                 let share = dy[index] / (rows.len() * columns.len()) as f32;
                 for row in rows {
-                    pace.step(1 + columns.len())?;
-                    dx[row * planes.width..][columns.clone()].iter_mut().for_each(|dx| *dx += share);
+                    let line = &mut dx[row * planes.width..][columns.clone()];
+                    pace.stepped(line.len(), |range| line[range].iter_mut().for_each(|dx| *dx += share))?;
                 }
                 Ok(())
             })?;

@@ -63,25 +63,40 @@ fn quarters_gradient(planes: &Planes, x: &[f32], dy: &[f32], dx: &mut [f32], pac
     }
     let rows = x.chunks_exact(2 * width).zip(dx.chunks_exact_mut(2 * width)).zip(dy.chunks_exact(planes.pooled_width));
     for ((x, dx), dy) in rows {
-        pace.step(2 * width)?;
         let (upper, lower) = x.split_at(width);
         let (dx_upper, dx_lower) = dx.split_at_mut(width);
         let (upper, lower) = (upper.as_chunks().0, lower.as_chunks().0);
         let (dx_upper, dx_lower) = (dx_upper.as_chunks_mut().0, dx_lower.as_chunks_mut().0);
-        for at in blocks(dy.len()) {
-            quarter_block::<BLOCK>(&upper[at..], &lower[at..], &dy[at..], &mut dx_upper[at..], &mut dx_lower[at..]);
-        }
-        if dy.len() == BLOCK / 2 {
-            quarter_block::<{ BLOCK / 2 }>(upper, lower, dy, dx_upper, dx_lower);
-        } else if dy.len() < BLOCK {
-            let count = dy.len();
-            let (upper, lower, dy) = (short_block(upper), short_block(lower), short_block(dy));
-            let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
-            dx_upper[..count].copy_from_slice(&dx.map(|dx| dx[0])[..count]);
-            dx_lower[..count].copy_from_slice(&dx.map(|dx| dx[1])[..count]);
-        }
+        pace.stepped(dy.len(), |range| {
+            let (upper, lower) = (&upper[range.clone()], &lower[range.clone()]);
+            let (dx_upper, dx_lower) = (&mut dx_upper[range.clone()], &mut dx_lower[range.clone()]);
+            quarters_of_a_row(upper, lower, &dy[range], dx_upper, dx_lower);
+        })?;
     }
     Ok(())
+}
+
+/// As many windows of two by two as there are gradients.
+#[inline(always)]
+fn quarters_of_a_row(
+    upper: &[[f32; 2]],
+    lower: &[[f32; 2]],
+    dy: &[f32],
+    dx_upper: &mut [[f32; 2]],
+    dx_lower: &mut [[f32; 2]],
+) {
+    for at in blocks(dy.len()) {
+        quarter_block::<BLOCK>(&upper[at..], &lower[at..], &dy[at..], &mut dx_upper[at..], &mut dx_lower[at..]);
+    }
+    if dy.len() == BLOCK / 2 {
+        quarter_block::<{ BLOCK / 2 }>(upper, lower, dy, dx_upper, dx_lower);
+    } else if dy.len() < BLOCK {
+        let count = dy.len();
+        let (upper, lower, dy) = (short_block(upper), short_block(lower), short_block(dy));
+        let dx: [_; BLOCK] = std::array::from_fn(|lane| quarter_gradient(upper[lane], lower[lane], dy[lane]));
+        dx_upper[..count].copy_from_slice(&dx.map(|dx| dx[0])[..count]);
+        dx_lower[..count].copy_from_slice(&dx.map(|dx| dx[1])[..count]);
+    }
 }
 
 #[inline(always)]
@@ -216,8 +231,7 @@ pub(in super::super) fn average_gradient(
             #[inline(always)]
             || {
                 let (columns, scratch) = scratch.split_at_mut(planes.pooled_width);
-                pace.step(planes.pooled_width)?;
-                windows.count_columns(columns);
+                windows.count_columns(columns, pace)?;
                 for (dx, dy) in dx.chunks_exact_mut(area).zip(dy.chunks_exact(pooled)) {
                     if windows.quarters() {
                         spread_quarters(&planes, dy, dx, pace)?;
@@ -263,23 +277,26 @@ fn spread(
     let (line, shares) = scratch.split_at_mut(width);
     pace.fill(dx, 0.0)?;
     for (row, dy) in dy.chunks_exact(pooled_width).enumerate() {
-        pace.step(width + pooled_width)?;
         let rows = windows.rows(row);
         let count = windows.counted(&rows);
-        for ((share, dy), columns) in shares.iter_mut().zip(dy).zip(columns) {
-            *share = dy / (count * columns);
-        }
-        line.fill(0.0);
+        pace.stepped(pooled_width, |range| {
+            let windows = shares[range.clone()].iter_mut().zip(&dy[range.clone()]).zip(&columns[range]);
+            windows.for_each(|((share, dy), columns)| *share = dy / (count * columns));
+        })?;
+        pace.fill(line, 0.0)?;
         for offset in windows.offsets() {
-            let inside = windows.inside(offset);
-            pace.step(1 + inside.as_ref().map_or(0, |(inside, _)| inside.len()))?;
-            let Some((inside, first)) = inside else { continue };
-            let places = line[first..].iter_mut().step_by(windows.window.stride[1]);
-            places.zip(&shares[inside]).for_each(|(place, share)| *place += share);
+            pace.step(1)?;
+            let Some((inside, first)) = windows.inside(offset) else { continue };
+            let (shares, stride) = (&shares[inside], windows.window.stride[1]);
+            pace.stepped(shares.len(), |range| {
+                let places = line[first + range.start * stride..].iter_mut().step_by(stride);
+                places.zip(&shares[range]).for_each(|(place, share)| *place += share);
+            })?;
         }
         for row in dx[rows.range.start * width..rows.range.end * width].chunks_exact_mut(width) {
-            pace.step(width)?;
-            row.iter_mut().zip(&*line).for_each(|(dx, x)| *dx += x);
+            pace.stepped(width, |range| {
+                row[range.clone()].iter_mut().zip(&line[range]).for_each(|(dx, x)| *dx += x);
+            })?;
         }
     }
     Ok(())
@@ -293,12 +310,15 @@ fn spread_quarters(planes: &Planes, dy: &[f32], dx: &mut [f32], pace: &mut Pace<
         pace.fill(dx, 0.0)?;
     }
     for (dx, dy) in dx.chunks_exact_mut(2 * width).zip(dy.chunks_exact(planes.pooled_width)) {
-        pace.step(2 * width)?;
         let (upper, lower) = dx.split_at_mut(width);
-        for ((upper, lower), &dy) in upper.as_chunks_mut().0.iter_mut().zip(lower.as_chunks_mut().0).zip(dy) {
-            *upper = [0.25 * dy; 2];
-            *lower = [0.25 * dy; 2];
-        }
+        let (upper, lower) = (upper.as_chunks_mut().0, lower.as_chunks_mut().0);
+        pace.stepped(dy.len(), |range| {
+            let pairs = upper[range.clone()].iter_mut().zip(&mut lower[range.clone()]);
+            for ((upper, lower), &dy) in pairs.zip(&dy[range]) {
+                *upper = [0.25 * dy; 2];
+                *lower = [0.25 * dy; 2];
+            }
+        })?;
     }
     Ok(())
 }

@@ -84,10 +84,12 @@ impl Windows {
 
     /// What the means of a row are divided by, for each column: the columns of its window.
     #[inline(always)]
-    pub(super) fn count_columns(&self, counts: &mut [f32]) {
-        for (column, count) in counts.iter_mut().enumerate() {
-            *count = self.counted(&self.columns(column));
-        }
+    pub(super) fn count_columns(&self, counts: &mut [f32], pace: &mut Pace<'_>) -> Result<()> {
+        pace.stepped(counts.len(), |range| {
+            for (column, count) in range.clone().zip(&mut counts[range]) {
+                *count = self.counted(&self.columns(column));
+            }
+        })
     }
 
     /// What a mean is divided by: the elements of its window along one axis.
@@ -201,7 +203,7 @@ fn fold(
         vectorized(
             #[inline(always)]
             || {
-                windows.count_columns(columns);
+                windows.count_columns(columns, pace)?;
                 let (mut plane, mut row) = (tile.start / pooled_height, tile.start % pooled_height);
                 for y in y.chunks_exact_mut(pooled_width) {
                     let x = &x[plane * height * width..][..height * width];
@@ -220,7 +222,8 @@ fn fold(
                             fold_line(&windows, line, parted, y, start, f);
                         }
                     }
-                    finish(windows.counted(&windows.rows(row)), columns, y);
+                    let counted = windows.counted(&windows.rows(row));
+                    pace.pieces(y.len(), |range| finish(counted, &columns[range.clone()], &mut y[range]))?;
                     row += 1;
                     if row == pooled_height {
                         (plane, row) = (plane + 1, 0);
@@ -239,8 +242,9 @@ fn fold_rows_slowly(rows: &[f32], line: &mut [f32], pace: &mut Pace<'_>, f: impl
     let (first, rest) = rows.split_at(width);
     pace.pieces(width, |range| line[range.clone()].copy_from_slice(&first[range]))?;
     for row in rest.chunks_exact(width) {
-        pace.step(width)?;
-        line.iter_mut().zip(row).for_each(|(line, &x)| *line = f(*line, x));
+        pace.stepped(width, |range| {
+            line[range.clone()].iter_mut().zip(&row[range]).for_each(|(line, &x)| *line = f(*line, x));
+        })?;
     }
     Ok(())
 }

@@ -4,14 +4,14 @@
 //! cores. A caller that has run out of tiles waits for its crew without stopping; so from then on none of them stops
 //! ([`Call::closing`]).
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, MutexGuard, OnceLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use super::turns::{State, Ticket};
 use super::{Handle, QUANTUM};
 use crate::error::{Error, Result};
-use crate::run::{Cancel, Stint, Turn, thread_time};
+use crate::run::{Cancel, Stint, Turn};
+use crate::threads::{AtomicBool, AtomicU64, AtomicUsize, Instant, MutexGuard, Ordering, thread_time};
 
 pub(super) struct Call<'a> {
     handle: &'a Handle,

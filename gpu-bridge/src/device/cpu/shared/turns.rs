@@ -5,9 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use super::{GRACE, QUANTUM};
 use crate::device::Wait;
@@ -15,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::line::{self, Line};
 use crate::run::{Cancel, Listener};
 use crate::share::{Member, Owner};
+use crate::threads::{AtomicBool, AtomicUsize, Condvar, Instant, Mutex, MutexGuard, Ordering};
 
 /// How often one that waits looks whether some cores were abandoned meanwhile. Who gives up a turn wakes it at once.
 const LOOK: Duration = Duration::from_millis(1);
@@ -112,9 +112,10 @@ impl Turns {
             self.release(&mut state, member, kept.cores);
         }
         state.charge_all();
-        state.used.remove(&member);
         state.waits.remove(&member);
         state.line.leave(member);
+        // What was charged may have put another first.
+        self.tell(&mut state);
         debug_assert!(!state.line.is_empty() || state.line.free() == self.cores, "all cores are back");
     }
 
@@ -306,10 +307,41 @@ impl State {
     }
 
     fn charge_all(&mut self) {
-        for (&member, used) in &mut self.used {
-            if !used.is_zero() {
-                self.line.charge(member, std::mem::take(used));
-            }
+        while let Some((member, used)) = self.used.pop_first() {
+            self.line.charge(member, used);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_next_after_another_has_left_is_told() {
+        let turns = Arc::new(Turns::new(2));
+        let [busy, small, idle] = ["busy", "small", "idle"].map(|owner| turns.join(&owner.into(), NonZeroU32::MIN));
+        turns.begin(busy, 1, &Cancel::default()).unwrap();
+        // Nobody goes past one that waits for more cores than are free.
+        let (both, one) = (Ticket::new(busy, 2), Ticket::new(small, 1));
+        let mut state = turns.lock();
+        turns.enqueue(&mut state, Arc::clone(&both));
+        turns.enqueue(&mut state, Arc::clone(&one));
+        assert!(!both.is_granted() && !one.is_granted());
+        // What it has used meanwhile puts the other first, as soon as it is charged.
+        state.charge(busy, Duration::from_secs(1));
+        drop(state);
+        turns.leave(idle);
+        assert!(one.is_granted());
+    }
+
+    #[test]
+    fn only_those_who_used_something_are_charged_again() {
+        let turns = Turns::new(1);
+        let member = turns.join(&"a".into(), NonZeroU32::MIN);
+        let mut state = turns.lock();
+        state.charge(member, Duration::from_millis(1));
+        state.charge_all();
+        assert!(state.used.is_empty());
     }
 }

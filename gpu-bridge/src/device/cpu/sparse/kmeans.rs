@@ -4,7 +4,7 @@ use crate::device::cpu::memory::{Indices, Input, Output};
 use crate::device::cpu::simd::vectorized;
 use crate::error::{Error, Result};
 use crate::op::{KMeansAccumulate, Spec};
-use crate::run::{Pace, Parts, Run};
+use crate::run::{PIECE, Pace, Parts, Run};
 
 /// Centroids that are compared side by side.
 const LANES: usize = 8;
@@ -17,6 +17,9 @@ const POINTS: usize = 32;
 
 /// Coordinates that are summed before they are added to the rest, so that rounding stays small in many dimensions.
 const DEPTH: usize = 64;
+
+/// Coordinates of a few points that are compared at a stretch. A multiple of [`DEPTH`].
+const LONG: usize = 1 << 13;
 
 /// Coordinate differences per tile.
 const WORK: usize = 1 << 16;
@@ -61,8 +64,8 @@ impl Nearest {
 fn nearest_of_none(point: &[f32], packed: &[f32], groups: usize, pace: &mut Pace<'_>) -> Result<(u32, f32)> {
     let size = LANES * point.len();
     for group in 0..groups {
-        pace.step(ROWS * size)?;
-        let [distances, ..] = squared_distances([point; ROWS], &packed[group * size..][..size]);
+        pace.step(ROWS * size.min(LANES * LONG))?;
+        let [distances, ..] = squared_distances([point; ROWS], &packed[group * size..][..size], pace)?;
         if let Some(lane) = distances.iter().position(|distance| !distance.is_nan()) {
             return Ok(((group * LANES + lane) as u32, distances[lane]));
         }
@@ -74,12 +77,17 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
     let (count, dimensions) = (inputs[0].layout.shape[0], inputs[0].layout.shape[1]);
     let centroids = inputs[1].layout.shape[0];
     let points = inputs[0].floats()?;
-    let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
-    pack(inputs[1].floats()?, dimensions, scratch.floats(), run)?;
-    let packed = &*scratch.floats();
     let [indices, distances] = outputs else {
         return Err(Error::Internal { op: "k-means-assign", reason: "it has two results".into() });
     };
+    if dimensions == 0 {
+        // All centroids are where the points are. They take no memory, so there may be any number of both.
+        run.fill(indices.elements::<u32>()?, 0)?;
+        return run.fill(distances.floats()?, 0.0);
+    }
+    let mut scratch = run.scratch(centroids.div_ceil(LANES) * LANES * dimensions)?;
+    pack(inputs[1].floats()?, dimensions, scratch.floats(), run)?;
+    let packed = &*scratch.floats();
     let (indices, distances) = (Parts::new(indices.elements::<u32>()?), Parts::new(distances.floats()?));
     let grain = (WORK / (centroids * dimensions).max(1)).clamp(1, count.max(1)).next_multiple_of(ROWS);
     run.paced_ranges(count, grain, |pace, range| {
@@ -100,9 +108,6 @@ pub(in crate::device::cpu) fn assign(inputs: &[Input<'_>], outputs: &mut [Output
 /// Puts centroids into groups, in which the first coordinates come first. A group that is not full is filled up with NaN:
 /// that is never nearest.
 fn pack(centroids: &[f32], dimensions: usize, packed: &mut [f32], run: &Run<'_>) -> Result<()> {
-    if dimensions == 0 {
-        return Ok(());
-    }
     let group = LANES * dimensions;
     let together = (WORK / group).max(1);
     run.paced_chunks(packed, together * group, |pace, tile, groups| {
@@ -136,12 +141,12 @@ fn assign_block(
     // Where there are fewer points than rows the last one is done again.
     let point = |index: usize| &points[index.min(count - 1) * dimensions..][..dimensions];
     for group in 0..groups {
-        pace.step(LANES * dimensions * count.next_multiple_of(ROWS))?;
+        pace.step(LANES * dimensions.min(LONG) * count.next_multiple_of(ROWS))?;
         let centroids = &packed[group * LANES * dimensions..][..LANES * dimensions];
         for (quad, nearest) in nearest[..count].chunks_mut(ROWS).enumerate() {
             let first = quad * ROWS;
             let rows = [point(first), point(first + 1), point(first + 2), point(first + 3)];
-            let distances = squared_distances(rows, centroids);
+            let distances = squared_distances(rows, centroids, pace)?;
             nearest.iter_mut().zip(&distances).for_each(|(nearest, lanes)| nearest.compare(group as u32, lanes));
         }
     }
@@ -154,10 +159,26 @@ fn assign_block(
     Ok(())
 }
 
-/// From each of a few points to each centroid of a group.
+/// From each of a few points to each centroid of a group. It steps where there are more dimensions than [`LONG`].
 #[inline(always)]
-fn squared_distances(points: [&[f32]; ROWS], centroids: &[f32]) -> [[f32; LANES]; ROWS] {
+fn squared_distances(points: [&[f32]; ROWS], centroids: &[f32], pace: &mut Pace<'_>) -> Result<[[f32; LANES]; ROWS]> {
+    let dimensions = points[0].len();
     let mut totals = [[0.0; LANES]; ROWS];
+    if dimensions <= LONG {
+        add_squared_distances(points, centroids, &mut totals);
+        return Ok(totals);
+    }
+    for start in (0..dimensions).step_by(LONG) {
+        let end = dimensions.min(start + LONG);
+        pace.step(ROWS * LANES * (end - start))?;
+        let points = points.map(|point| &point[start..end]);
+        add_squared_distances(points, &centroids[start * LANES..end * LANES], &mut totals);
+    }
+    Ok(totals)
+}
+
+#[inline(always)]
+fn add_squared_distances(points: [&[f32]; ROWS], centroids: &[f32], totals: &mut [[f32; LANES]; ROWS]) {
     let [a, b, c, d] = points.map(|point| point.chunks(DEPTH));
     for ((((a, b), c), d), centroids) in a.zip(b).zip(c).zip(d).zip(centroids.chunks(DEPTH * LANES)) {
         let mut sums = [[0.0; LANES]; ROWS];
@@ -173,7 +194,6 @@ fn squared_distances(points: [&[f32]; ROWS], centroids: &[f32]) -> [[f32; LANES]
             totals.iter_mut().zip(sums).for_each(|(total, sum)| *total += sum);
         }
     }
-    totals
 }
 
 /// Sums in f64, so that the millionth point of a cluster counts as much as the first.
@@ -202,9 +222,10 @@ pub(in crate::device::cpu) fn accumulate(
             || {
                 pace.fill(sums, 0.0)?;
                 for index in count.min(block * grain)..count.min((block + 1) * grain) {
-                    pace.step(row)?;
+                    pace.step(row.min(PIECE))?;
                     let cluster = cluster(assignment, index, op)?;
-                    add_point(&mut sums[cluster * row..][..row], &points[index * dimensions..][..dimensions]);
+                    let point = &points[index * dimensions..][..dimensions];
+                    add_point(&mut sums[cluster * row..][..row], point, pace)?;
                 }
                 Ok(())
             },
@@ -219,11 +240,12 @@ fn cluster(assignment: Indices<'_>, index: usize, op: &KMeansAccumulate) -> Resu
 }
 
 #[inline(always)]
-fn add_point(sums: &mut [f64], point: &[f32]) {
-    if let Some((count, sums)) = sums.split_first_mut() {
-        *count += 1.0;
-        sums.iter_mut().zip(point).for_each(|(sum, &x)| *sum += f64::from(x));
-    }
+fn add_point(sums: &mut [f64], point: &[f32], pace: &mut Pace<'_>) -> Result<()> {
+    let Some((count, sums)) = sums.split_first_mut() else { return Ok(()) };
+    *count += 1.0;
+    pace.pieces(point.len(), |range| {
+        sums[range.clone()].iter_mut().zip(&point[range]).for_each(|(sum, &x)| *sum += f64::from(x));
+    })
 }
 
 /// Adds what the blocks have, in order, and rounds once.

@@ -2,6 +2,7 @@
 //! depthwise convolutions, which are computed element by element.
 
 use super::Call;
+use super::layout::zero;
 use super::matrix::planned;
 use super::matrix::tiling::{Plan, Tile, Tiling};
 use crate::device::View;
@@ -46,9 +47,12 @@ fn forward(call: Call<'_>, conv: &Conv2d) -> Result<()> {
 fn gradient_input(call: Call<'_>, op: &Conv2dGradientInput) -> Result<()> {
     let [dy, weight] = [0, 1].map(|index| call.inputs[index]);
     let geometry = Geometry::new(call.op, &op.conv, &op.input, &weight.layout.shape, &dy.layout.shape)?;
+    if geometry.output_plane() == 0 || geometry.outputs == 0 {
+        return zero(&call, &call.outputs[0]);
+    }
     let phases = [0, 1].map(|axis| geometry.phases(axis));
     let many = phases[0].saturating_mul(phases[1]) > MOST_PHASES;
-    if geometry.output_plane() > 0 && geometry.outputs > 0 && (geometry.is_depthwise() || many) {
+    if geometry.is_depthwise() || many {
         return direct::gradient_input(&call, &geometry, &dy, &weight);
     }
     for down in 0..phases[0] {

@@ -7,7 +7,7 @@
 use super::Call;
 use super::layout::Scratch;
 use crate::device::View;
-use crate::device::gpu::pipeline::Kernel;
+use crate::device::gpu::pipeline::{Kernel, LANES};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::op::{Op, Window};
@@ -110,22 +110,22 @@ impl Body {
         Ok(body)
     }
 
-    /// How many elements a window has, at most.
+    /// How many elements a window has, at most, and one more for each of its rows.
     fn area(&self) -> u64 {
         let along = |axis: usize| match self.kernel[axis] {
             0 => self.sizes[axis].div_ceil(self.pooled[axis]) + 1,
             kernel => kernel.min(self.sizes[axis]),
         };
-        u64::from(along(0)) * u64::from(along(1))
+        u64::from(along(0)) * (u64::from(along(1)) + 1)
     }
 
-    /// How many windows an element is in, at most.
+    /// How many windows an element is in, at most, and one more for each row of them.
     fn windows(&self) -> u64 {
         let along = |axis: usize| match self.kernel[axis] {
             0 => self.pooled[axis].div_ceil(self.sizes[axis].max(1)) + 1,
             kernel => kernel.div_ceil(self.stride[axis].max(1)).min(self.pooled[axis]),
         };
-        u64::from(along(0)) * u64::from(along(1))
+        u64::from(along(0)) * (u64::from(along(1)) + 1)
     }
 }
 
@@ -137,6 +137,7 @@ fn pool(call: Call<'_>, window: Option<&Window>, kernel: &'static Kernel) -> Res
     let averages = std::ptr::eq(kernel, &raw const ADAPTIVE.average);
     if averages && body.pooled == [1, 1] && area >= WHOLE && !call.is_software() {
         let launch = call.launch(&AVERAGE_WHOLE).bind("x", x)?.bind("y", y)?;
+        let launch = launch.looping(area.div_ceil(LANES as usize) as u64, IN_A_WINDOW)?;
         return launch.body(&(area as u32)).groups(elements);
     }
     let work = (2 * elements).saturating_mul(body.area());

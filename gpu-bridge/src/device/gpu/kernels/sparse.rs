@@ -6,7 +6,6 @@
 use super::Call;
 use super::layout::{Scatter, Scratch, Source, zero};
 use crate::device::View;
-use crate::device::gpu::launch::LONGEST_LOOP;
 use crate::device::gpu::pipeline::Kernel;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -134,8 +133,8 @@ fn matmul(call: Call<'_>) -> Result<()> {
         body.together = (each as u32 + 1).next_power_of_two() / 2;
     }
     // Nobody knows here how many of them one row has, so no launch is given more than one thread may go through.
-    for first in (0..sparse.stored.max(1)).step_by(LONGEST_LOOP as usize) {
-        let last = sparse.stored.min(first + LONGEST_LOOP as usize);
+    for first in (0..sparse.stored.max(1)).step_by(call.longest_loop()) {
+        let last = sparse.stored.min(first + call.longest_loop());
         let launch = call
             .launch(if vector { &MATVEC } else { &MATMUL })
             .bind("offsets", &sparse.offsets)?

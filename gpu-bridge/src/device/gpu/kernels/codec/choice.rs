@@ -23,7 +23,7 @@ static KEEP: Kernel = Kernel { name: "significant", sources: &[include_str!("kee
 static KEPT: Kernel = Kernel { name: "significant-count", sources: &[SEGMENT, include_str!("kept.wgsl")] };
 static SUM: Kernel = Kernel { name: "significant-sum", sources: &[SEGMENT, include_str!("sum.wgsl")] };
 
-/// The most segments, and the fewest elements of one where there are several.
+/// The segments where there are enough elements, and the fewest elements of one where there are several.
 const SEGMENTS: usize = 1024;
 const SHORTEST: usize = 256;
 
@@ -44,8 +44,10 @@ struct Body {
 }
 
 impl Body {
-    fn new(elements: usize, wanted: usize) -> Self {
-        let segment = elements.div_ceil(SEGMENTS).max(SHORTEST);
+    fn new(call: &Call<'_>, elements: usize, wanted: usize) -> Self {
+        // A thread goes through a segment after it has set its row of bins to zero.
+        let longest = call.longest_loop() - BINS;
+        let segment = elements.div_ceil(SEGMENTS).clamp(SHORTEST, longest);
         let segments = elements.div_ceil(segment) as u32;
         Self { elements: elements as u32, segment: segment as u32, segments, shift: 0, wanted: wanted as u32 }
     }
@@ -53,7 +55,7 @@ impl Body {
 
 pub(super) fn largest(call: Call<'_>, op: &Largest) -> Result<()> {
     let (x, values, indices) = (bits(&call.inputs[0]), bits(&call.outputs[0]), &call.outputs[1]);
-    let body = Body::new(x.layout.shape.elements(), op.count);
+    let body = Body::new(&call, x.layout.shape.elements(), op.count);
     let segments = u64::from(body.segments);
     let bins = Scratch::take(&call, body.segments as usize * BINS, DType::U32)?;
     let totals = Scratch::take(&call, BINS, DType::U32)?;
@@ -96,7 +98,7 @@ pub(super) fn significant(call: Call<'_>, op: &Significant) -> Result<()> {
     let (kept, count) = (&call.outputs[0], &call.outputs[1]);
     let kept = bits(kept);
     call.launch(&KEEP).bind("changes", &bits(changes))?.bind("weights", weights)?.body(&op.threshold).map(&kept)?;
-    let body = Body::new(kept.layout.shape.elements(), 0);
+    let body = Body::new(&call, kept.layout.shape.elements(), 0);
     let counts = Scratch::take(&call, (body.segments as usize).max(1), DType::U32)?;
     call.launch(&KEPT)
         .bind("x", &kept)?

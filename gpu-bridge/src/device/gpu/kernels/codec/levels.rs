@@ -2,7 +2,7 @@
 
 use super::super::Call;
 use super::bits;
-use crate::device::gpu::pipeline::Kernel;
+use crate::device::gpu::pipeline::{Kernel, LANES};
 use crate::error::Result;
 use crate::op::codec::levels::levels;
 use crate::op::{Dequantize, Quantize};
@@ -36,6 +36,7 @@ pub(super) fn quantize(call: Call<'_>, op: &Quantize) -> Result<()> {
         .bind("x", &bits(x))?
         .bind("y", scales)?
         .body(&Buckets { elements, bucket })
+        .looping(u64::from(bucket.min(elements).div_ceil(LANES)), "elements of a bucket")?
         .groups(scales.layout.shape.elements() as u64)?;
     let halves = |wide: u64| [wide as u32, (wide >> 32) as u32];
     let (seed, offset) = (halves(op.stream.seed), halves(op.stream.offset));

@@ -20,6 +20,9 @@ static GRADIENT_WEIGHT: Kernel = Kernel {
     sources: &[include_str!("direct.wgsl"), include_str!("direct_gradient_weight.wgsl")],
 };
 
+/// What a thread goes through.
+const TAPS: &str = "taps of the kernels";
+
 /// `Body` in `direct.wgsl`.
 #[repr(C)]
 #[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
@@ -33,6 +36,8 @@ struct Body {
     stride: [u32; 2],
     padding: [u32; 2],
     dilation: [u32; 2],
+    /// Rows of the result that a launch goes through.
+    rows: [u32; 2],
 }
 
 impl Body {
@@ -48,6 +53,7 @@ impl Body {
             stride: pair(geometry.stride),
             padding: pair(geometry.padding),
             dilation: pair(geometry.dilation),
+            rows: [0, geometry.to[0] as u32],
         }
     }
 }
@@ -79,6 +85,7 @@ fn convolve<'a>(
         .define("REVERSED", reversed)
         .body(body)
         .flops(geometry.flops())
+        .looping((geometry.taps() + geometry.kernel[0]) as u64, TAPS)?
         .threads(rows * u64::from(body.to[1].div_ceil(4)))
 }
 
@@ -93,13 +100,14 @@ pub(super) fn gradient_input<'a>(call: &Call<'a>, geometry: &Geometry, dy: &View
         return convolve(call, geometry, &body, true, [dy, weight], None);
     }
     // Each element looks at every tap, whether the stride lets it be seen or not.
-    let looks = geometry.outputs as u64 * geometry.taps() as u64 * 2;
+    let looks = geometry.outputs as u64 * geometry.taps() as u64;
     let elements = call.outputs[0].layout.shape.elements() as u64;
     call.launch(&GRADIENT_INPUT)
         .bind("dy", dy)?
         .bind("weight", weight)?
         .body(&Body::new(geometry))
-        .flops(elements.saturating_mul(looks))
+        .flops(elements.saturating_mul(2 * looks))
+        .looping(looks + geometry.outputs as u64 * (geometry.kernel[0] as u64 + 1), TAPS)?
         .map(&call.outputs[0])
 }
 
@@ -109,14 +117,24 @@ pub(super) fn gradient_weight<'a>(call: &Call<'a>, geometry: &Geometry, x: &View
     let block = call.run.heap.take(4 * geometry.images * each)?;
     let layout = Layout::contiguous(Shape::new(&[geometry.images * each])?);
     let sums = View { memory: block.memory(), layout: &layout, dtype: DType::F32 };
-    call.launch(&GRADIENT_WEIGHT)
-        .bind("x", x)?
-        .bind("dy", dy)?
-        .bind("y", &sums)?
-        .define("SLIDING", geometry.stride[1] == geometry.dilation[1])
-        .body(&Body::new(geometry))
-        .flops(geometry.flops())
-        .threads((geometry.images * geometry.groups * geometry.kernel[0] * geometry.kernel[1].div_ceil(4)) as u64)?;
+    // A thread goes through the whole result of an image, so the rows of a large one are cut.
+    let [height, width] = geometry.to;
+    let together = (call.longest_loop() / (width + 1)).max(1);
+    for first in (0..height).step_by(together) {
+        let last = height.min(first + together);
+        call.launch(&GRADIENT_WEIGHT)
+            .bind("x", x)?
+            .bind("dy", dy)?
+            .bind("y", &sums)?
+            .define("SLIDING", geometry.stride[1] == geometry.dilation[1])
+            .body(&Body { rows: [first as u32, last as u32], ..Body::new(geometry) })
+            .flops(geometry.flops() / height as u64 * (last - first) as u64)
+            .looping(width as u64 + 1, "columns of the result")?
+            .looping(geometry.images as u64, "images")?
+            .threads(
+                (geometry.images * geometry.groups * geometry.kernel[0] * geometry.kernel[1].div_ceil(4)) as u64,
+            )?;
+    }
     let body = ScatterBody {
         rows: 1,
         columns: each as u32,

@@ -10,4 +10,6 @@ struct Body {
     stride: array<u32, 2>,
     padding: array<u32, 2>,
     dilation: array<u32, 2>,
+    // The rows of the result that a launch for the gradient of the weight goes through.
+    rows: array<u32, 2>,
 }

@@ -19,9 +19,18 @@ fn run(group: u32, lane: u32) {
     let plane = rest / body.kernel[0];
     let step = body.dilation[1];
     let across_start = tap * step - body.padding[1];
-    var down = (rest - plane * body.kernel[0]) * body.dilation[0] - body.padding[0];
+    let first = rest * body.kernel[1] + tap;
+    let count = body.kernel[1] - tap;
+    var down = (rest - plane * body.kernel[0]) * body.dilation[0] - body.padding[0] + body.rows[0] * body.stride[0];
     var sum = vec4<f32>();
-    for (var y = 0u; y < body.sizes_to[0]; y++) {
+    if (body.rows[0] > 0u) {
+        // Goes on from what the launch before left.
+        sum.x = y_at(first);
+        if (count > 1u) { sum.y = y_at(first + 1u); }
+        if (count > 2u) { sum.z = y_at(first + 2u); }
+        if (count > 3u) { sum.w = y_at(first + 3u); }
+    }
+    for (var y = body.rows[0]; y < body.rows[1]; y++) {
         let row = (plane * body.sizes_from[0] + down) * body.sizes_from[1];
         let row_seen = down < body.sizes_from[0];
         let changes = (plane * body.sizes_to[0] + y) * body.sizes_to[1];
@@ -50,8 +59,6 @@ fn run(group: u32, lane: u32) {
         sum += row_sum;
         down += body.stride[0];
     }
-    let first = rest * body.kernel[1] + tap;
-    let count = body.kernel[1] - tap;
     y_put(first, sum.x);
     if (count > 1u) { y_put(first + 1u, sum.y); }
     if (count > 2u) { y_put(first + 2u, sum.z); }

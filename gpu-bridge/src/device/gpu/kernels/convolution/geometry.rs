@@ -185,10 +185,15 @@ impl Geometry {
     /// stride.
     fn seen(&self, axis: usize, phase: usize) -> Seen {
         let [stride, padding, dilation] = [self.stride[axis], self.padding[axis], self.dilation[axis]];
-        let step = stride / gcd(stride, dilation);
+        let common = gcd(stride, dilation);
+        let step = stride / common;
         let remainder = (phase + padding) % stride;
-        let first = (0..step.min(self.kernel[axis])).find(|tap| tap * dilation % stride == remainder);
-        let Some(first) = first else { return Seen { first: 0, step: 1, count: 0, back: 0, start: 0 } };
+        // The least tap for which `tap * dilation` leaves this remainder: worked out, as strides may be any number.
+        let first = (remainder as u128 / common as u128 * inverse(dilation / common, step) as u128) % step as u128;
+        let first = first as usize;
+        if !remainder.is_multiple_of(common) || first >= self.kernel[axis] {
+            return Seen { first: 0, step: 1, count: 0, back: 0, start: 0 };
+        }
         let distance = (phase + padding) as i128 - (first * dilation) as i128;
         Seen {
             first,
@@ -228,4 +233,49 @@ struct Seen {
 
 fn gcd(a: usize, b: usize) -> usize {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// What a number is multiplied with to leave 1 when divided by the modulus, with which it has no factor in common.
+fn inverse(number: usize, modulus: usize) -> usize {
+    let modulus = modulus as i128;
+    let (mut rest, mut next_rest) = (modulus, number as i128 % modulus);
+    let (mut factor, mut next_factor) = (0, 1);
+    while next_rest != 0 {
+        let quotient = rest / next_rest;
+        (rest, next_rest) = (next_rest, rest - quotient * next_rest);
+        (factor, next_factor) = (next_factor, factor - quotient * next_factor);
+    }
+    factor.rem_euclid(modulus) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_taps_that_see_a_phase_are_those_whose_distance_the_stride_divides() {
+        for (stride, dilation, padding, kernel) in (1..9)
+            .flat_map(|stride| (1..9).flat_map(move |dilation| [(stride, dilation, 0, 9), (stride, dilation, 5, 7)]))
+        {
+            let geometry = Geometry {
+                images: 1,
+                groups: 1,
+                inputs: 1,
+                outputs: 1,
+                from: [40, 40],
+                to: [40, 40],
+                kernel: [kernel; 2],
+                stride: [stride; 2],
+                padding: [padding; 2],
+                dilation: [dilation; 2],
+            };
+            for phase in 0..stride {
+                let seen = geometry.seen(0, phase);
+                let found: Vec<_> = (0..seen.count).map(|index| seen.first + index * seen.step).collect();
+                let sees = |tap: &usize| (phase + padding).abs_diff(tap * dilation).is_multiple_of(stride);
+                let want: Vec<_> = (0..kernel).filter(sees).collect();
+                assert_eq!(found, want, "stride {stride}, dilation {dilation}, padding {padding}, phase {phase}");
+            }
+        }
+    }
 }

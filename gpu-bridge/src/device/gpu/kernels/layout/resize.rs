@@ -88,11 +88,16 @@ struct FoldBody {
 
 /// Gives each element to the ones that it came from along an axis of `large` elements that were `small`.
 fn fold(call: &Call<'_>, dy: &View<'_>, sources: &Sources, dx: &View<'_>, sizes: [usize; 3]) -> Result<()> {
+    // An element gets something from those that lie between it and its neighbours, and at an edge from those past it.
+    // Where they begin and end is searched for, in up to 32 steps each.
+    let rounds = (3 * sizes[0].div_ceil(sizes[1].max(1))).min(sizes[0]) as u64 + 64;
     let [large, small, inner] = sizes.map(|size| size as u32);
     call.launch(&GRADIENT)
         .bind("dy", dy)?
         .bind("nearer", &sources.nearer.view())?
         .bind("weights", &sources.weights.view())?
         .body(&FoldBody { large, small, inner })
+        .flops((dx.layout.shape.elements() as u64).saturating_mul(8 * rounds))
+        .looping(rounds, "elements along an axis")?
         .map(dx)
 }

@@ -44,6 +44,12 @@ impl Cut {
         let slices = idle.clamp(1, most_slices).min(count.max(1));
         Self { grain, chunks, slices: (slices + 1).next_power_of_two() / 2 }
     }
+
+    /// Where in each chunk a launch begins. A thread goes through a chunk in order, so where chunks are long that takes
+    /// several, and sums go on where the launch before left them.
+    pub(in super::super) fn launches(&self, call: &Call<'_>) -> impl Iterator<Item = usize> + use<> {
+        (0..self.grain).step_by(call.longest_loop())
+    }
 }
 
 /// What is added.
@@ -75,6 +81,9 @@ struct ScatterBody {
     slices: u32,
     /// Floats of a chunk's sums.
     size: u32,
+    /// Where in each chunk a launch begins, and how many items of the chunk it goes through at most.
+    skipped: u32,
+    most: u32,
 }
 
 #[repr(C)]
@@ -102,7 +111,12 @@ impl Scatter<'_> {
     }
 
     fn add(&self, call: &Call<'_>, sums: &View<'_>, cut: Cut) -> Result<()> {
-        let items = self.index.layout.shape.elements();
+        cut.launches(call).try_for_each(|skipped| self.add_some(call, sums, cut, skipped))
+    }
+
+    /// Adds the items of each chunk from one of its items on, as many as a thread may go through.
+    fn add_some(&self, call: &Call<'_>, sums: &View<'_>, cut: Cut, skipped: usize) -> Result<()> {
+        let each = (cut.grain - skipped).min(call.longest_loop());
         let launch = call
             .launch(&SCATTER)
             .lanes(if call.is_software() { 16 } else { 64 })
@@ -110,14 +124,18 @@ impl Scatter<'_> {
             .bind("y", sums)?
             .checked(self.what, self.count, self.index.dtype)
             .body(&ScatterBody {
-                items: items as u32,
+                items: self.index.layout.shape.elements() as u32,
                 count: self.count as u32,
                 width: self.width as u32,
                 grain: cut.grain as u32,
                 slices: cut.slices as u32,
                 size: (self.count * self.width) as u32,
+                skipped: skipped as u32,
+                most: each as u32,
             })
-            .flops((items as u64).saturating_mul(self.width as u64).saturating_mul(2 * cut.slices as u64));
+            .flops(
+                ((each * cut.chunks) as u64).saturating_mul(self.width as u64).saturating_mul(2 * cut.slices as u64),
+            );
         let launch = match &self.source {
             Source::Rows(rows) => launch.define("SOURCE", "rows_at(item * width + column)").bind("rows", rows)?,
             Source::Scaled { values, rows, of } => launch

@@ -63,9 +63,10 @@ fn pick(call: &Call<'_>, x: &View<'_>, indices: &View<'_>, rows: usize, size: us
     let mut length = size;
     loop {
         let segment = match inserts {
-            // A list for each row will do where there are many.
-            true if rows >= 16 => length,
-            true => length.div_ceil(16).max(4 * count),
+            // A list for each row will do where there are many, and rows are not too long: in a row that rises, each
+            // element goes through all of the list.
+            true if rows >= 16 => (call.longest_loop() / (count + 2)).max(2 * count),
+            true => length.div_ceil(16).min(call.longest_loop() / (count + 2)).max(2 * count),
             false => (4 * count).clamp(*SEGMENT.start(), *SEGMENT.end()),
         };
         let segment = segment.min(length);
@@ -92,7 +93,7 @@ fn pick(call: &Call<'_>, x: &View<'_>, indices: &View<'_>, rows: usize, size: us
             .body(&body);
         let units = (rows * segments) as u64;
         if inserts {
-            launch.flops(units * segment as u64 * 16).lanes(16).threads(units)?;
+            launch.flops(units * segment as u64 * (16 + 4 * count as u64)).lanes(16).threads(units)?;
         } else {
             let compared = units * (segment * segment) as u64;
             launch.flops(4 * compared).threads(units * segment as u64)?;
@@ -149,18 +150,24 @@ pub(super) fn top_k_gradient(call: Call<'_>, op: &TopKGradient) -> Result<()> {
         return check(&call, indices, "index", op.size);
     }
     let count = dy.layout.shape.from_end(0);
-    let body = [op.size as u32, count as u32];
     if count <= LOOKED_THROUGH {
         let launch = call.launch(&GRADIENT).bind("dy", dy)?.bind("indices", indices)?;
-        let launch = launch.checked("index", op.size, indices.dtype).body(&body);
+        let launch = launch.checked("index", op.size, indices.dtype).body(&[op.size as u32, count as u32]);
         return launch.flops((dx.layout.shape.elements() * count * 2) as u64).map(dx);
     }
     zero(&call, dx)?;
-    call.launch(&SCATTER)
-        .bind("dy", dy)?
-        .bind("indices", indices)?
-        .bind("dx", dx)?
-        .checked("index", op.size, indices.dtype)
-        .body(&body)
-        .threads((dx.layout.shape.elements() / op.size) as u64)
+    // A thread goes through a row in order; a long one takes several launches.
+    let rows = dx.layout.shape.elements() / op.size;
+    for skipped in (0..count).step_by(call.longest_loop()) {
+        let most = (count - skipped).min(call.longest_loop());
+        call.launch(&SCATTER)
+            .bind("dy", dy)?
+            .bind("indices", indices)?
+            .bind("dx", dx)?
+            .checked("index", op.size, indices.dtype)
+            .body(&[op.size, count, skipped, most].map(|size| size as u32))
+            .flops(16 * (rows * most) as u64)
+            .threads(rows as u64)?;
+    }
+    Ok(())
 }

@@ -122,7 +122,7 @@ fn workgroup_tile(sizes: &Sizes) -> Tile {
 /// that nobody could stop it. It must not depend on how the factors lie in memory: the result would have other bits.
 fn slices(software: bool, sizes: &Sizes) -> usize {
     let (wanted, side, least): (usize, usize, usize) = if software { (32, 16, 128) } else { (256, 32, 256) };
-    let longest: usize = if software { 1 << 16 } else { 1 << 20 };
+    let longest: usize = if software { 1 << 15 } else { 1 << 20 };
     let tiles = sizes.batch * sizes.rows.div_ceil(side) * sizes.columns.div_ceil(side);
     let busy = (wanted / tiles.max(1)).clamp(1, (sizes.depth / least).max(1));
     busy.max(sizes.depth.div_ceil(longest))

@@ -50,7 +50,7 @@ fn windows<'a>(call: &Call<'a>, kernel: &'static Kernel, op: &LocalResponseNorm)
         beta: op.beta,
         k: op.k,
     };
-    let neighbours = op.size.min(channels) as u64;
+    let neighbours = u64::from(body.before) + u64::from(body.after) + 1;
     let flops = (shape.elements() as u64).saturating_mul(4 * neighbours + 48);
     call.launch(kernel).bind("x", x)?.body(&body).flops(flops).looping(neighbours, "neighbouring channels")
 }

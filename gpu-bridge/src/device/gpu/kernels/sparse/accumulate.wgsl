@@ -11,8 +11,11 @@ fn run(group: u32, lane: u32) {
     let axis = thread - unit * row;
     let slice = unit & other;
     let chunk = unit / parameters.body.slices;
-    let first = chunk * parameters.body.grain;
-    let end = first + min(parameters.body.grain, parameters.body.points - first);
+    let start = chunk * parameters.body.grain;
+    let length = min(parameters.body.grain, parameters.body.points - start);
+    let skipped = min(parameters.body.skipped, length);
+    let first = start + skipped;
+    let end = first + min(parameters.body.most, length - skipped);
     for (var point = first; point < end; point++) {
         let cluster = assignment_at(point);
         if (cluster >= clusters) {

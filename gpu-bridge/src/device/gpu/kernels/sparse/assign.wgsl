@@ -1,7 +1,7 @@
 // The nearest centroid of each point: a thread compares four points with four centroids at a time, so that each number
 // that it loads is used four times.
 
-struct Body { dimensions: u32, centroids: u32, points: u32 }
+struct Body { dimensions: u32, centroids: u32, points: u32, first: u32, quads: u32 }
 
 // Coordinates that are summed before they are added to the rest, so that rounding stays small in many dimensions.
 const DEPTH = 64u;
@@ -32,8 +32,14 @@ fn run(group: u32, lane: u32) {
     for (var k = 0u; k < 4u; k++) {
         best[k] = 0u;
         best_distance[k] = not_a_number();
+        if (parameters.body.first > 0u) {
+            let point = min(start + k * $LANES, points - 1u);
+            best[k] = indices_at(point);
+            best_distance[k] = distances_at(point);
+        }
     }
-    for (var first = 0u; first < centroids; first += 4u) {
+    for (var quad = 0u; quad < parameters.body.quads; quad++) {
+        let first = parameters.body.first + quad * 4u;
         let center = min(vec4<u32>(first) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(centroids - 1u)) * dimensions;
         var sums: array<vec4<f32>, 4>;
         for (var low = 0u; low < dimensions; low += DEPTH) {

@@ -1,6 +1,16 @@
 // The number of points of each cluster, of all chunks.
 
-struct Body { nought: u32, points: u32, clusters: u32, dimensions: u32, grain: u32, slices: u32, chunks: u32 }
+struct Body {
+    nought: u32,
+    points: u32,
+    clusters: u32,
+    dimensions: u32,
+    grain: u32,
+    slices: u32,
+    chunks: u32,
+    skipped: u32,
+    most: u32,
+}
 
 fn value(i: u32) -> u32 {
     let row = parameters.body.dimensions + 1u;

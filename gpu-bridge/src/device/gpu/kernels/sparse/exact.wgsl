@@ -1,6 +1,16 @@
 // Sums with twice the digits: a sum, and what rounding took from it.
 
-struct Body { nought: u32, points: u32, clusters: u32, dimensions: u32, grain: u32, slices: u32, chunks: u32 }
+struct Body {
+    nought: u32,
+    points: u32,
+    clusters: u32,
+    dimensions: u32,
+    grain: u32,
+    slices: u32,
+    chunks: u32,
+    skipped: u32,
+    most: u32,
+}
 
 // The same number, but compilers cannot tell: they would find that what rounding took is nothing.
 fn opaque(x: f32) -> f32 {
