@@ -9,10 +9,11 @@
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - [`queue`]: which job may run; pure
 //! - `run`: what starts jobs, and one from its start to its end
+//! - `suspects`: which job takes its node with it
 //! - `orders`, `infer`: what else can be asked of a node about a job
 //! - `keep`: what a job comes to is kept
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints
-//! - [`team`]: its workers, as [`sync`](crate::sync) wants them
+//! - [`team`], `silence`: its workers, as [`sync`](crate::sync) wants them, and how long nothing was heard of them
 //! - [`worker`], `desk`: one worker's thread, and what it works with
 //! - `common`, `fan`: what all workers of a job have in common, and the functions that a step is fanned out to
 //! - [`model`]: the model in the host's memory, between rounds
@@ -40,8 +41,10 @@ mod probe;
 pub mod queue;
 pub mod record;
 mod run;
+mod silence;
 pub mod spec;
 mod submit;
+mod suspects;
 pub mod team;
 pub mod worker;
 

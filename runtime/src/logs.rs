@@ -364,6 +364,18 @@ impl Drop for LogSink {
     }
 }
 
+/// Words that may be a guest's, for the operator's log: control characters are escaped, so that nobody can forge lines.
+pub fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') {
+            true => line.extend(character.escape_default()),
+            false => line.push(character),
+        }
+    }
+    line
+}
+
 /// An invocation's number as people see it.
 pub fn invocation_id(number: u64) -> String {
     format!("{number:016x}")
@@ -381,6 +393,15 @@ mod tests {
 
     fn whose() -> Whose {
         Whose::Function("f".parse().unwrap())
+    }
+
+    #[test]
+    fn a_guests_words_stay_on_one_line_of_the_operators_log() {
+        let forged = "boom\n2026-01-01T00:00:00Z  INFO weft: all is well\r\u{1b}[2K\u{2028}über `x`";
+        assert_eq!(
+            one_line(forged),
+            "boom\\n2026-01-01T00:00:00Z  INFO weft: all is well\\r\\u{1b}[2K\\u{2028}über `x`"
+        );
     }
 
     #[test]

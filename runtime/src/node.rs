@@ -43,6 +43,10 @@ pub use in_flight::{ActiveRequest, InFlight};
 const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// How often blobs that nobody needs are looked for: deletions that failed, deploys that did.
 const SWEEP_EVERY: Duration = Duration::from_secs(3_600);
+/// How long a start waits until it is known what unfinished jobs need, and how often that is tried again afterwards.
+/// Nothing is swept before it is known.
+const FIND_NEEDS: Duration = Duration::from_secs(10);
+const FIND_NEEDS_EVERY: Duration = Duration::from_secs(60);
 /// Uploads on their way in at once, on the node and of one tenant.
 const MAX_UPLOADS: u32 = 256;
 const MAX_UPLOADS_PER_TENANT: u32 = 4;
@@ -198,9 +202,8 @@ impl Node {
         // Everybody who refers to blobs or stores bytes for a tenant has its line here.
         let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
         let jobs = Jobs::load(metadata.clone(), blobs.clone(), settings.max_workers, &tenants)?;
-        for live in jobs.unfinished() {
-            live.find_needs(&blobs).await;
-        }
+        // A store that is slow or away holds up nobody: what is not known by then is found out while the node serves.
+        jobs.find_needs(FIND_NEEDS).await;
         blobs.set_referrers(vec![registry.referrer(), catalog.referrer(), jobs.referrer()]);
         for tenant in tenants.list() {
             let (functions, things) = (registry.stored_bytes(tenant.id), catalog.stored_bytes(tenant.id));
@@ -268,6 +271,7 @@ impl Node {
         });
         tokio::spawn(flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(sweep_periodically(Arc::downgrade(&node)));
+        tokio::spawn(find_needs(Arc::downgrade(&node)));
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
         tokio::spawn(resident::give_back_when_idle(Arc::downgrade(&node)));
         tokio::spawn(job::schedule(Arc::downgrade(&node)));
@@ -618,6 +622,18 @@ async fn flush_periodically(node: std::sync::Weak<Node>) {
         if let Err(error) = node.flush_up_to(LINES_AT_A_TIME).await {
             tracing::error!(%error, "the ledger could not be written; trying again");
         }
+    }
+}
+
+/// Finds out what unfinished jobs need where that could not be done when the node started.
+async fn find_needs(node: std::sync::Weak<Node>) {
+    loop {
+        let Some(node) = node.upgrade().filter(|node| node.jobs.unknown_needs() > 0) else { return };
+        let unknown = node.jobs.unknown_needs();
+        tracing::warn!(unknown, "what jobs need cannot be read: nothing is swept until it can");
+        node.jobs.find_needs(FIND_NEEDS_EVERY).await;
+        drop(node);
+        tokio::time::sleep(FIND_NEEDS_EVERY).await;
     }
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Desk {
     dismissed: Arc<AtomicBool>,
 }
 
-/// Counters as they were when the last share was handed over.
+/// Counters as they were when the last share was handed over, and when its present work began.
 #[derive(Clone, Copy)]
 struct Seen {
     cpu: Duration,
@@ -99,6 +99,8 @@ impl Desk {
                 break;
             }
             let (who, round) = (self.who, assignment.round);
+            // Whatever it has waited for is not its own time.
+            self.seen.at = Instant::now();
             let share = self.share(assignment).await?;
             self.worker.rest();
             self.messages.send(Message::Done { who, round, share: Box::new(share) }).ok();
@@ -229,7 +231,12 @@ impl Desk {
         let mut share = Share::default();
         let place = common.place(&at, self.lane());
         let mut feed = common.tests(who.worker, at.batch, self.worker.context())?;
+        let mut told = Instant::now();
         loop {
+            if told.elapsed() >= Duration::from_secs(1) {
+                told = Instant::now();
+                self.messages.send(Message::Computes).ok();
+            }
             let batch = match &mut feed {
                 // A trainer that makes its own data is tested once, by one.
                 Feed::Nothing if common.data.is_none() && who.worker == 0 && share.samples == 0 => None,
@@ -309,7 +316,7 @@ impl Desk {
         Ok(wire)
     }
 
-    /// What was used since it was last asked.
+    /// What was used since its present work began.
     fn used(&mut self, timing: &mut Timing, stages: Stages) -> Used {
         let now = Seen {
             cpu: thread_cpu(),

@@ -517,13 +517,13 @@ impl<K: Keeper> Engine<K> {
         self.training.progress.epoch = epoch;
         self.training.progress.done = 0;
         self.keep_epoch_model(epoch).await?;
-        // Before the record: whatever happens, the tenant's ledger has no less than its jobs' records.
-        self.charge(true)?;
         self.checkpoint(Some(record)).await?;
         Ok(verdict)
     }
 
     async fn checkpoint(&mut self, epoch: Option<EpochRecord>) -> Result<(), Halt> {
+        // First: whatever happens, the tenant's ledger has no less than its jobs' records and checkpoints.
+        self.charge(true)?;
         if let Some(reference) = &self.reference {
             let read = Private::read(&reference.declared).map_err(|error| Halt::Failed(error.to_string()))?;
             self.training.optimizer = read;

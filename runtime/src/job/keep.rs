@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
 
 use super::JobError;
 use super::checkpoint::Training;
@@ -20,6 +21,7 @@ use super::team::{Halt, Order};
 use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
+use crate::logs::one_line;
 use crate::model::{Input, Meta};
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
@@ -30,6 +32,9 @@ use crate::train::settings;
 /// How long is waited before something is tried again that could not be kept: twice as long each time, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+/// How long an attempt to keep something may take that begins after the job was told to end.
+const LAST_ATTEMPT: Duration = Duration::from_secs(60);
 
 /// Files of one model that a job remembers as its own: the latest, and the one before while that is replaced.
 const REMEMBERED: usize = 2;
@@ -56,44 +61,87 @@ fn model_name(job: &Name, suffix: &str) -> Result<Name, String> {
     name.parse().map_err(|error: crate::names::BadName| error.to_string())
 }
 
+/// Waits for an order other than to run, and gives what it comes to.
+async fn ordered(orders: &mut watch::Receiver<Order>) -> Halt {
+    let order = orders.wait_for(|order| *order != Order::Run).await.map_or(Order::Stop, |order| *order);
+    if order == Order::Pause { Halt::Paused } else { Halt::Stopped }
+}
+
+/// Does `work` until it is done. While it fails for something that passes, `tell` is told what is waited for, and nothing
+/// once that is over; an order ends the wait.
+async fn insist<F>(
+    mut orders: watch::Receiver<Order>,
+    tell: impl Fn(Option<&str>) + Send,
+    what: &str,
+    mut work: impl FnMut() -> F + Send,
+) -> Result<(), Halt>
+where
+    F: Future<Output = Result<(), JobError>> + Send,
+{
+    let (mut wait, mut told) = (FIRST_WAIT, String::new());
+    loop {
+        let Err(error) = work().await else {
+            if !told.is_empty() {
+                tell(None);
+            }
+            return Ok(());
+        };
+        let text = format!("{what} could not be kept: {error}");
+        if !error.passes() {
+            return Err(Halt::Failed(text));
+        }
+        if *orders.borrow() != Order::Run {
+            return Err(ordered(&mut orders).await);
+        }
+        if told != text {
+            tell(Some(&text));
+            told = text;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(wait) => {}
+            halt = ordered(&mut orders) => return Err(halt),
+        }
+        wait = (wait * 2).min(LONGEST_WAIT);
+    }
+}
+
+/// Does `work`, unless an order comes first: then it is dropped half-way. Work that begins after an order (the model of a
+/// job that was stopped is kept) may take a bounded time.
+async fn unless_ordered<T>(
+    mut orders: watch::Receiver<Order>,
+    work: impl Future<Output = Result<T, JobError>>,
+) -> Result<T, JobError> {
+    let is_late = *orders.borrow() != Order::Run;
+    let over = async {
+        match is_late {
+            true => tokio::time::sleep(LAST_ATTEMPT).await,
+            false => drop(ordered(&mut orders).await),
+        }
+    };
+    tokio::select! {
+        done = work => done,
+        () = over => Err(JobError::Passing("it was told to end meanwhile".to_owned())),
+    }
+}
+
 impl Kept {
     fn name(&self, suffix: &str) -> Result<Name, String> {
         model_name(&self.common.job, suffix)
     }
 
-    /// Does `work` until it is done. While it fails for something that passes, the job says what it waits for; an order ends
-    /// the wait.
-    async fn insist<F>(&self, what: &str, mut work: impl FnMut() -> F + Send) -> Result<(), Halt>
+    /// Does `work` until it is done; followers are told what it waits for.
+    async fn insist<F>(&self, what: &str, work: impl FnMut() -> F + Send) -> Result<(), Halt>
     where
         F: Future<Output = Result<(), JobError>> + Send,
     {
-        let mut orders = self.live.orders.subscribe();
-        let (mut wait, mut told) = (FIRST_WAIT, String::new());
-        loop {
-            let Err(error) = work().await else {
-                if !told.is_empty() {
-                    self.live.tell_reason("");
-                }
-                return Ok(());
-            };
-            let text = format!("{what} could not be kept: {error}");
-            if !error.passes() || *orders.borrow() != Order::Run {
-                return Err(Halt::Failed(text));
-            }
-            if told != text {
-                tracing::warn!(job = %self.common.job, reason = %text, "a job stands still");
+        let tell = |waits: Option<&str>| match waits {
+            Some(text) => {
+                tracing::warn!(job = %self.common.job, reason = %one_line(text), "a job stands still");
                 self.live.tell_reason(&format!("waits: {text}"));
-                told = text;
             }
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                ordered = orders.wait_for(|order| *order != Order::Run) => {
-                    let order = ordered.map_or(Order::Stop, |order| *order);
-                    return Err(if order == Order::Pause { Halt::Paused } else { Halt::Stopped });
-                }
-            }
-            wait = (wait * 2).min(LONGEST_WAIT);
-        }
+            None => self.live.tell_reason(""),
+        };
+        insist(self.live.orders.subscribe(), tell, what, work).await
     }
 
     /// Files of a model that are the job's own.
@@ -128,7 +176,9 @@ impl Kept {
             let replaces = [&mine[..], &[digest]].concat();
             node.catalog.put_model(&tenant, kept, file, &replaces).await
         };
-        crate::catalog::to_the_end(put).await?;
+        // An order does not wait for a store that is away. What was begun is done all the same.
+        let put = async { Ok(crate::catalog::to_the_end(put).await?) };
+        unless_ordered(self.live.orders.subscribe(), put).await?;
         let noted = self.node.jobs.change(&self.live, |job| {
             job.models.retain(|other| other != name);
             job.models.push(name.clone());
@@ -206,7 +256,8 @@ impl Kept {
         let (node, live, tenant) = (&self.node, &self.live, &self.common.tenant);
         let size = file.len() as u64;
         let reserved = tenant.storage.reserve(size)?;
-        let pin = node.blobs.publish_bytes(file).await?;
+        let publish = async { Ok(node.blobs.publish_bytes(file).await?) };
+        let pin = unless_ordered(live.orders.subscribe(), publish).await?;
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
         match node.jobs.advance(live, next, record, tenant).await {
@@ -228,6 +279,8 @@ impl Kept {
             }
         }
         live.events.tell(JobEvent::Checkpoint { epoch, step, bytes: size });
+        // Whoever makes progress is no suspect any more.
+        node.end_trial(live).await;
         Ok(())
     }
 }
@@ -235,6 +288,48 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn passing() -> JobError {
+        JobError::Passing("the disk is full".to_owned())
+    }
+
+    #[tokio::test]
+    async fn an_order_that_comes_while_something_cannot_be_kept_ends_the_job_as_ordered() {
+        for (order, halt) in [(Order::Stop, Halt::Stopped), (Order::Pause, Halt::Paused)] {
+            let (orders, hears) = watch::channel(Order::Run);
+            let ended = insist(
+                hears,
+                |_| {},
+                "a checkpoint",
+                || async {
+                    orders.send_replace(order);
+                    Err(passing())
+                },
+            );
+            assert_eq!(ended.await, Err(halt));
+        }
+        let (_orders, hears) = watch::channel(Order::Stop);
+        let refused = insist(hears, |_| {}, "a checkpoint", || async { Err(JobError::TenantDeleted) });
+        assert!(matches!(refused.await, Err(Halt::Failed(_))), "what does not pass is a failure all the same");
+    }
+
+    #[tokio::test]
+    async fn an_order_does_not_wait_for_a_store_that_never_answers() {
+        let (orders, hears) = watch::channel(Order::Run);
+        let never = std::future::pending::<Result<(), JobError>>;
+        let ended = insist(hears.clone(), |_| {}, "a checkpoint", || unless_ordered(hears.clone(), never()));
+        let (ended, ()) = tokio::join!(ended, async {
+            tokio::task::yield_now().await;
+            orders.send_replace(Order::Stop);
+        });
+        assert_eq!(ended, Err(Halt::Stopped));
+        // What is kept after the order, as the last model is, has some time.
+        let slow = async {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            Ok(())
+        };
+        assert!(unless_ordered(hears, slow).await.is_ok());
+    }
 
     #[test]
     fn long_names_of_jobs_that_begin_alike_have_models_of_their_own() {

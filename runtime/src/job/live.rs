@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, watch};
 
@@ -24,6 +25,11 @@ use crate::tenant::{Charge, OverLimit, Tenant, TenantId, Tenants};
 
 /// How many jobs may start past one that finds no room, before nothing starts until it has.
 const PATIENCE: u32 = 8;
+/// How long nothing else starts because of such a job, before others may start past it again.
+const BARS_FOR: Duration = Duration::from_secs(600);
+
+/// Manifests of data sets that are read at once after a restart.
+const MANIFESTS_AT_A_TIME: usize = 16;
 
 /// An epoch of a job, as it is kept: apart, so that a long history is not written again and again.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -64,8 +70,8 @@ pub struct Live {
     pub prepared: Mutex<Option<Prepared>>,
     /// How often in a row it had to wait for something to pass.
     pub(super) stumbles: AtomicU32,
-    /// Blobs that it reads: its component, its data set's manifest and blocks.
-    needs: RwLock<Vec<Digest>>,
+    /// Blobs that it reads: its component, its data set's manifest and blocks. `None` while that is not known.
+    needs: RwLock<Option<Vec<Digest>>>,
     /// What its record and its history take of the tenant's `job_bytes`.
     charge: Mutex<Charge>,
 }
@@ -117,7 +123,13 @@ impl Live {
             let blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks);
             needs.extend(blocks.map(|block| block.digest));
         }
-        *self.needs.writing() = needs;
+        *self.needs.writing() = Some(needs);
+    }
+
+    /// Whether it is not over, and nobody knows yet which blocks it reads.
+    fn has_unknown_needs(&self) -> bool {
+        let job = self.job();
+        !job.state.is_over() && job.data.is_some() && self.needs.reading().is_none()
     }
 
     /// Reads from its data set's manifest which blocks it reads, after a restart.
@@ -142,7 +154,7 @@ impl Live {
         if !job.state.is_over() {
             tell(job.version);
             job.data.into_iter().for_each(&mut *tell);
-            self.needs.reading().iter().copied().for_each(tell);
+            self.needs.reading().iter().flatten().copied().for_each(tell);
         }
     }
 }
@@ -155,6 +167,11 @@ struct Shown(RwLock<Things>);
 impl Referrer for Shown {
     fn keep(&self, candidates: &mut HashSet<Digest>) {
         for live in self.0.reading().values().flat_map(BTreeMap::values) {
+            // Anything may be what it needs: nothing is deleted before that is known.
+            if live.has_unknown_needs() {
+                candidates.clear();
+                return;
+            }
             live.each_digest(&mut |digest| {
                 candidates.remove(&digest);
             });
@@ -201,7 +218,7 @@ impl Jobs {
             let start = job.starts + 1;
             shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge));
         }
-        let queue = Mutex::new(Queue::new(max_workers, PATIENCE));
+        let queue = Mutex::new(Queue::new(max_workers, PATIENCE, BARS_FOR));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
         let (wake, changing, recording) = Default::default();
         Ok(Self { metadata, blobs, shown, queue, running, wake, changing, recording })
@@ -360,7 +377,6 @@ impl Jobs {
             batch = batch.put(&KeptEpoch { tenant: job.tenant, job: job.name.clone(), epoch: epoch.clone() })?;
         }
         let told = epoch.clone();
-        let ledger = || if told.is_some() { tenant.ledger_batch() } else { Ok(Batch::default()) };
         let add = |job: &mut Job| {
             job.checkpoint = Some(checkpoint);
             let Some(epoch) = epoch else { return };
@@ -376,7 +392,8 @@ impl Jobs {
             job.losses += epoch.losses;
             history.push(Arc::new(epoch));
         };
-        self.change_and(live, batch, ledger, add).await?;
+        // What the tenant has used goes with what it was used for, which the checkpoint counts.
+        self.change_and(live, batch, || tenant.ledger_batch(), add).await?;
         if let Some(epoch) = told {
             live.events.tell(JobEvent::Epoch(Box::new(epoch)));
         }
@@ -437,6 +454,20 @@ impl Jobs {
         self.running.subscribe().wait_for(|running| *running == 0).await.ok();
     }
 
+    /// Finds out what unfinished jobs need, many at a time. Those that are not done within `limit` are left unknown.
+    pub(crate) async fn find_needs(&self, limit: Duration) {
+        let unfinished = self.unfinished();
+        let unknown = unfinished.iter().filter(|live| live.has_unknown_needs());
+        let find = futures_util::stream::iter(unknown)
+            .for_each_concurrent(MANIFESTS_AT_A_TIME, |live| live.find_needs(&self.blobs));
+        tokio::time::timeout(limit, find).await.ok();
+    }
+
+    /// How many unfinished jobs' needs are not known.
+    pub(crate) fn unknown_needs(&self) -> usize {
+        self.unfinished().iter().filter(|live| live.has_unknown_needs()).count()
+    }
+
     /// Jobs that a node that stopped left unfinished.
     pub(crate) fn unfinished(&self) -> Vec<Arc<Live>> {
         let mut unfinished = Vec::new();
@@ -477,7 +508,7 @@ fn deletion(job: &Job) -> Batch {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::record::tests::job;
     use super::super::record::{Spending, Stages};
     use super::*;
@@ -523,5 +554,42 @@ mod tests {
         recorded.await.unwrap();
         let again = Tenants::load(metadata, memory).unwrap();
         assert_eq!(again.get("ada").unwrap().ledger.usage().jobs, 2);
+    }
+
+    /// No jobs, and a tenant who may have some.
+    pub(in crate::job) async fn jobs(folder: &std::path::Path) -> (Jobs, Arc<Tenant>) {
+        let metadata = Metadata::open(&folder.join("meta.redb")).unwrap();
+        let tenants = Tenants::load(metadata.clone(), Account::new("max_memory", u64::MAX, None)).unwrap();
+        let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
+        (Jobs::load(metadata, Blobs::memory(), 8, &tenants).unwrap(), tenant)
+    }
+
+    #[tokio::test]
+    async fn nothing_is_deleted_while_it_is_not_known_what_a_job_needs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let (manifest, other) = (Digest::of(b"manifest"), Digest::of(b"other"));
+        let live = jobs.add(Job { data: Some(manifest), ..job(State::Queued, 0) }, &tenant).await.unwrap();
+        let kept = || {
+            let mut candidates = HashSet::from([manifest, other]);
+            jobs.referrer().keep(&mut candidates);
+            candidates
+        };
+        // Its manifest cannot be read.
+        jobs.find_needs(Duration::from_secs(60)).await;
+        assert_eq!((jobs.unknown_needs(), kept()), (1, HashSet::new()));
+        live.need(live.job().version, None);
+        assert_eq!((jobs.unknown_needs(), kept()), (0, HashSet::from([other])));
+    }
+
+    #[tokio::test]
+    async fn what_a_job_that_is_over_needed_holds_nothing_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let data = Digest::of(b"manifest");
+        jobs.add(Job { data: Some(data), ..job(State::Done, 0) }, &tenant).await.unwrap();
+        let mut candidates = HashSet::from([data]);
+        jobs.referrer().keep(&mut candidates);
+        assert!(candidates.contains(&data) && jobs.unknown_needs() == 0);
     }
 }

@@ -22,7 +22,7 @@ use crate::host::data::Place;
 use crate::logs::LogBook;
 use crate::model::Model;
 use crate::names::Name;
-use crate::sandbox::{InvokeError, LimitHit, Loaded, Sandbox};
+use crate::sandbox::{InvokeError, Loaded, Sandbox};
 use crate::tenant::Tenant;
 use crate::train::settings;
 use crate::train::worker::{Worker, WorkerSetup};
@@ -139,17 +139,7 @@ fn sample(data: &JobData, context: &Context) -> Result<Batch, JobError> {
 
 fn refused(what: &str, error: &InvokeError) -> JobError {
     let text = format!("the trainer's `{what}` failed: {error}");
-    if is_the_nodes_fault(error) { JobError::Passing(text) } else { JobError::Refused(text) }
-}
-
-/// Whether a call failed for what the node is like just now, whatever the trainer is.
-fn is_the_nodes_fault(error: &InvokeError) -> bool {
-    match error {
-        InvokeError::Host(_) => true,
-        InvokeError::Limit(LimitHit::Memory { name, .. }) => *name == "max_memory",
-        InvokeError::Function { kind, .. } => *kind == "device-lost",
-        _ => false,
-    }
+    if error.is_the_nodes_fault() { JobError::Passing(text) } else { JobError::Refused(text) }
 }
 
 fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
@@ -163,5 +153,5 @@ fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
         (Some(_), classes) => format!("{classes} classes"),
     };
     let text = format!("the trainer does not take data set `{name}` ({features}, {labels}): {error}");
-    if is_the_nodes_fault(error) { JobError::Passing(text) } else { JobError::Refused(text) }
+    if error.is_the_nodes_fault() { JobError::Passing(text) } else { JobError::Refused(text) }
 }

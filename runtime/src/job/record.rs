@@ -99,7 +99,7 @@ pub struct Spending {
     pub device_seconds: f64,
     /// Of those, time of GPUs.
     pub gpu_seconds: f64,
-    /// Memory that workers had set aside, over time: GiB-seconds.
+    /// Memory that workers had set aside while they were at work, over time: GiB-seconds.
     pub memory_gib_seconds: f64,
     /// Functions' instances that were started.
     pub cold_starts: u64,
@@ -181,7 +181,7 @@ pub struct CheckpointRef {
     pub step: u64,
 }
 
-/// How often in a row a node may die under a job that makes no progress, before the job is held back.
+/// How often in a row a job that makes no progress may be blamed for the death of its node, before it is held back.
 pub const MAX_DEATHS: u32 = 3;
 
 /// A job, as it is kept.
@@ -237,6 +237,9 @@ pub struct Job {
     /// The host's memory that each worker takes for copies of the model; 0 until it was tried out.
     #[serde(default)]
     pub host_bytes: u64,
+    /// Of those deaths, how many in a row it was blamed for.
+    #[serde(default)]
+    pub blamed: u32,
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
@@ -286,18 +289,33 @@ impl Job {
         record.saturating_add(JOB_OVERHEAD)
     }
 
-    /// Notes that a node has found it unfinished. Whether it may go on by itself: one that seems to take its node with it
-    /// is held back, or the node would die again and again.
-    pub(super) fn found_unfinished(&mut self) -> bool {
+    /// Steps that are kept.
+    fn kept(&self) -> u64 {
+        self.checkpoint.map_or(0, |checkpoint| checkpoint.step)
+    }
+
+    /// Whether a node has died while it ran, and it has made no progress since.
+    pub(super) fn is_suspect(&self) -> bool {
+        self.deaths > 0 && self.died_at == Some(self.kept())
+    }
+
+    /// Notes that a node has found it unfinished, and whether it is to blame if the node has died. Whether it may go on by
+    /// itself: one that seems to take its node with it is held back, or the node would die again and again.
+    pub(super) fn found_unfinished(&mut self, is_blamed: bool) -> bool {
         self.starts += 1;
         // One that a node has stopped in order is queued by then.
         if self.state == State::Running {
-            let kept = self.checkpoint.map_or(0, |checkpoint| checkpoint.step);
-            self.deaths = if self.died_at == Some(kept) { self.deaths + 1 } else { 1 };
-            self.died_at = Some(kept);
+            let again = self.is_suspect();
+            self.deaths = if again { self.deaths + 1 } else { 1 };
+            // One that ran and is not to blame has outlived its trial.
+            self.blamed = match is_blamed {
+                true if again => self.blamed + 1,
+                blamed => blamed.into(),
+            };
+            self.died_at = Some(self.kept());
         }
-        if self.deaths >= MAX_DEATHS {
-            let deaths = self.deaths;
+        if self.blamed >= MAX_DEATHS {
+            let deaths = self.blamed;
             self.forget_deaths();
             let reason =
                 format!("held back: the node died {deaths} times in a row while this job ran; resume it to try again");
@@ -310,7 +328,7 @@ impl Job {
 
     /// It was stopped in order, or somebody wants it to be tried again.
     pub(super) fn forget_deaths(&mut self) {
-        (self.deaths, self.died_at) = (0, None);
+        (self.deaths, self.died_at, self.blamed) = (0, None, 0);
     }
 
     /// Notes that it is over.
@@ -385,6 +403,7 @@ pub(super) mod tests {
             deaths: 0,
             died_at: None,
             host_bytes: 0,
+            blamed: 0,
             idempotency: None,
         }
     }
@@ -392,22 +411,22 @@ pub(super) mod tests {
     #[test]
     fn a_job_under_which_nodes_die_in_a_row_is_held_back_and_can_be_tried_again() {
         let mut job = job(State::Running, 7);
-        assert!(job.found_unfinished());
+        assert!(job.found_unfinished(true));
         job.state = State::Running;
-        assert!(job.found_unfinished());
+        assert!(job.found_unfinished(true));
         job.state = State::Running;
-        assert!(!job.found_unfinished());
+        assert!(!job.found_unfinished(true));
         assert_eq!(job.state, State::Stopped);
         assert!(job.reason.contains("died 3 times"), "{}", job.reason);
         job.state = State::Running;
-        assert!(job.found_unfinished(), "resumed by hand it has all its chances again");
+        assert!(job.found_unfinished(true), "resumed by hand it has all its chances again");
     }
 
     #[test]
     fn a_job_that_makes_progress_between_deaths_goes_on() {
         let mut job = job(State::Running, 0);
         for step in 1..20 {
-            assert!(job.found_unfinished());
+            assert!(job.found_unfinished(true));
             job.state = State::Running;
             job.checkpoint.as_mut().unwrap().step = step;
         }
@@ -417,7 +436,8 @@ pub(super) mod tests {
     fn a_job_that_only_waited_when_its_node_died_is_not_to_blame() {
         let mut job = job(State::Queued, 7);
         for _ in 0..20 {
-            assert!(job.found_unfinished());
+            assert!(job.found_unfinished(false));
         }
+        assert!(!job.is_suspect());
     }
 }

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
-use weft_gpu::pool::PoolError;
+use tokio::task::JoinSet;
+use weft_gpu::pool::{PoolError, Room};
 use weft_gpu::{Lease, Pool};
 
 use super::checkpoint::Training;
@@ -21,13 +22,14 @@ use super::cost::Prices;
 use super::engine::{Ending, Engine, From};
 use super::keep::Kept;
 use super::live::{Live, Prepared};
-use super::queue::{Allowed, Ask, Pass};
+use super::queue::{Allowed, Ask, InTheWay, Pass};
 use super::record::{Job, JobEvent, Progress, State};
 use super::team::{Halt, Lines, News, Order, Team};
-use super::{JobError, Jobs, is_busy};
+use super::{JobError, Jobs, is_busy, suspects};
 use crate::clock::unix_ms;
 use crate::dataset::Manifest;
 use crate::locks::Lock;
+use crate::logs::one_line;
 use crate::node::Node;
 use crate::tenant::Tenant;
 
@@ -46,8 +48,17 @@ pub(crate) async fn schedule(node: Weak<Node>) {
     };
     let mut someone_waits = false;
     loop {
+        let bar_ends = node.upgrade().and_then(|node| node.jobs.queue.locked().bar_ends());
+        let bar_ends = async {
+            match bar_ends {
+                // One that is over by now, and still there, is looked at again in a while.
+                Some(end) => tokio::time::sleep_until(end.max(Instant::now() + LOOK_AGAIN).into()).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             () = wake.notified() => {}
+            () = bar_ends => {}
             changed = freed.changed() => match changed {
                 Ok(()) => tokio::time::sleep(GATHER).await,
                 Err(_) => return,
@@ -69,7 +80,35 @@ pub(crate) async fn schedule(node: Weak<Node>) {
 fn ask_of(job: &Job) -> Ask {
     let lanes = job.spec.lanes();
     let bytes = job.spec.all_memory(job.host_bytes);
-    Ask { tenant: job.tenant, name: job.name.to_string(), lanes, bytes }
+    Ask { tenant: job.tenant, name: job.name.to_string(), lanes, bytes, suspect: job.is_suspect() }
+}
+
+/// A device that a job could have: what jobs may have of it, and what the job's own tenant has of it already.
+struct OwnPart {
+    capacity: usize,
+    own: usize,
+}
+
+/// Whether so many leases would find room if nobody else than their own tenant had anything.
+fn fits_beside_own(devices: &[OwnPart], bytes: usize, leases: u32) -> bool {
+    let room = |device: &OwnPart| device.capacity.saturating_sub(device.own) / bytes.max(1);
+    devices.iter().map(room).sum::<usize>() >= leases as usize
+}
+
+/// Who keeps a job from fitting. Nothing of it is leased any more.
+fn in_the_way(pool: &Pool, tenant: &Tenant, job: &Job, error: &PoolError) -> InTheWay {
+    let PoolError::NothingFits { rooms, wanted, .. } = error else { return InTheWay::Others };
+    let ledger = pool.ledger();
+    let own_part = |room: &Room| {
+        let accounts = ledger.device(room.device).map(|device| &device.tenants);
+        let own = accounts.and_then(|accounts| accounts.get(tenant.name.as_str()));
+        OwnPart { capacity: room.capacity, own: own.map_or(0, |account| account.reserved) }
+    };
+    let devices: Vec<OwnPart> = rooms.iter().map(own_part).collect();
+    match fits_beside_own(&devices, *wanted, job.spec.lanes()) {
+        true => InTheWay::Others,
+        false => InTheWay::OwnTenant,
+    }
 }
 
 impl Node {
@@ -85,16 +124,30 @@ impl Node {
 
     /// Goes on with jobs that a node that stopped, or was killed, left unfinished.
     pub async fn resume_unfinished(&self) {
-        for live in self.jobs.unfinished() {
-            if self.tenants.by_id(live.job().tenant).is_none() {
+        let id = |job: &Job| (job.tenant, job.name.clone());
+        let unfinished: Vec<(Arc<Live>, Arc<Job>)> =
+            self.jobs.unfinished().into_iter().map(|live| (live.clone(), live.job())).collect();
+        let ran = unfinished.iter().filter(|(_, job)| job.state == State::Running);
+        let ran: Vec<_> = ran.map(|(_, job)| id(job)).collect();
+        let blamed = suspects::blame(&ran, self.last_trial().as_ref());
+        let mut suspects = Vec::new();
+        for (live, job) in unfinished {
+            if self.tenants.by_id(job.tenant).is_none() {
                 continue;
             }
-            let mut goes_on = true;
-            let job = self.jobs.change_anyway(&live, |job| goes_on = job.found_unfinished()).await;
+            let (is_blamed, mut goes_on) = (blamed == Some(&id(&job)), true);
+            let job = self.jobs.change_anyway(&live, |job| goes_on = job.found_unfinished(is_blamed)).await;
             match goes_on {
+                true if job.is_suspect() => suspects.push((live, job.blamed)),
                 true => self.enqueue(&live, None, None),
-                false => tracing::warn!(job = %job.name, reason = %job.reason, "a job is held back"),
+                false => tracing::warn!(job = %job.name, reason = %one_line(&job.reason), "a job is held back"),
             }
+        }
+        self.forget_trial().await;
+        // Whoever was blamed comes first, so that nobody else is there to be blamed in its place.
+        suspects.sort_by_key(|(_, blamed)| std::cmp::Reverse(*blamed));
+        for (live, _) in suspects {
+            self.enqueue(&live, None, None);
         }
     }
 
@@ -107,12 +160,12 @@ impl Node {
                 let quota = self.tenants.by_id(tenant)?.quota();
                 Some(Allowed { jobs: quota.jobs, lanes: quota.workers, bytes: quota.worker_memory })
             };
-            let Some(ask) = self.jobs.queue.locked().next(&mut pass, allowed) else { break };
+            let Some(ask) = self.jobs.queue.locked().next(&mut pass, Instant::now(), allowed) else { break };
             let pool = match self.devices.open().await {
                 Ok(pool) => pool,
                 Err(error) => {
                     tracing::error!(%error, "jobs wait: the devices could not be opened");
-                    self.jobs.queue.locked().no_room(&ask, &mut pass);
+                    self.jobs.queue.locked().no_room(&ask, &mut pass, InTheWay::Others);
                     self.look_again();
                     break;
                 }
@@ -120,7 +173,7 @@ impl Node {
             let found = self.jobs.live(ask.tenant, &ask.name).ok().zip(self.tenants.by_id(ask.tenant));
             let Some((live, tenant)) = found else {
                 // It was deleted; whoever did that takes it from the queue, if he has not yet.
-                self.jobs.queue.locked().no_room(&ask, &mut pass);
+                self.jobs.queue.locked().no_room(&ask, &mut pass, InTheWay::Others);
                 self.jobs.queue.locked().remove(ask.tenant, &ask.name);
                 continue;
             };
@@ -138,10 +191,11 @@ impl Node {
                     // One that waits for a device that is lost, or does not fit into empty ones, must not keep others waiting.
                     let is_full = matches!(error, PoolError::NothingFits { .. }) && is_busy(&error) && !is_empty;
                     if is_full {
-                        self.jobs.queue.locked().no_room(&ask, &mut pass);
+                        let in_the_way = in_the_way(pool, &tenant, &live.job(), &error);
+                        self.jobs.queue.locked().no_room(&ask, &mut pass, in_the_way);
                     } else if self.jobs.queue.locked().started(&ask, &Pass::default()) {
                         self.jobs.queue.locked().end(&ask);
-                        self.wait_for_it_to_pass(&live, ask, &format!("no device: {error}")).await;
+                        self.wait_for_it_to_pass(&live, &format!("no device: {error}")).await;
                     }
                 }
             }
@@ -159,23 +213,19 @@ impl Node {
 
     /// Sends a job back to the queue, where it waits for a while before it is tried again. It is not in the queue, nor
     /// counted as running.
-    async fn wait_for_it_to_pass(self: &Arc<Self>, live: &Arc<Live>, ask: Ask, reason: &str) {
+    async fn wait_for_it_to_pass(self: &Arc<Self>, live: &Arc<Live>, reason: &str) {
         let stumbles = live.stumbles.fetch_add(1, Relaxed).min(16);
         let wait = FIRST_WAIT.saturating_mul(1 << stumbles).min(LONGEST_WAIT);
-        tracing::warn!(job = %ask.name, %reason, seconds = wait.as_secs(), "a job waits, and is tried again");
-        self.jobs.queue.locked().set_aside(ask.clone());
-        let reason = format!("waits: {reason}");
-        self.jobs.change_anyway(live, |job| (job.state, job.reason) = (State::Queued, reason)).await;
-        // An order that came before it was in the queue.
-        if *live.orders.borrow() == Order::Stop && self.jobs.queue.locked().remove(ask.tenant, &ask.name) {
-            self.jobs.change_anyway(live, |job| job.end(State::Stopped, "stopped while it waited")).await;
+        let (tenant, name) = (live.job().tenant, live.job().name.clone());
+        tracing::warn!(job = %name, reason = %one_line(reason), seconds = wait.as_secs(), "a job waits, and is tried again");
+        if !self.jobs.go_back(live, reason).await {
             return;
         }
         let node = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(wait).await;
             let Some(node) = node.upgrade() else { return };
-            node.jobs.queue.locked().due(ask.tenant, &ask.name);
+            node.jobs.queue.locked().due(tenant, name.as_str());
             node.jobs.look_through_queue();
         });
     }
@@ -185,7 +235,7 @@ impl Node {
         self.jobs.running.send_modify(|running| *running += 1);
         let (kills, killed) = mpsc::unbounded_channel();
         *live.kills.locked() = Some(kills);
-        let running = Running { node: node.clone(), live: live.clone(), ask: ask.clone() };
+        let running = Running { node: node.clone(), live: live.clone(), ask };
         let work = {
             let (node, live, runtime) = (node.clone(), live.clone(), runtime.clone());
             move || {
@@ -195,9 +245,7 @@ impl Node {
                 // What it held is free now: perhaps another can start.
                 drop(done);
                 if let Some(reason) = waits {
-                    // It may need more by now than when it was first asked for.
-                    let ask = ask_of(&live.job());
-                    runtime.block_on(node.wait_for_it_to_pass(&live, ask, &reason));
+                    runtime.block_on(node.wait_for_it_to_pass(&live, &reason));
                 }
                 node.jobs.look_through_queue();
             }
@@ -205,7 +253,7 @@ impl Node {
         // A merge of large models takes its time: not on a thread that others need.
         if let Err(error) = std::thread::Builder::new().name("job".to_owned()).spawn(work) {
             let reason = format!("no thread for it could be started: {error}");
-            runtime.spawn(async move { node.wait_for_it_to_pass(&live, ask, &reason).await });
+            runtime.spawn(async move { node.wait_for_it_to_pass(&live, &reason).await });
         }
     }
 }
@@ -266,6 +314,7 @@ fn run(
         }
     });
     let job = runtime.block_on(note);
+    runtime.block_on(node.end_trial(live));
     if job.state.is_over() {
         *live.prepared.locked() = None;
     }
@@ -288,6 +337,17 @@ async fn train(
     kills: mpsc::UnboundedReceiver<u32>,
 ) -> Result<Ending, Halt> {
     let halt = |error: JobError| Halt::of(&error);
+    let mut watch = JoinSet::new();
+    let suspect = live.job();
+    if suspect.is_suspect() {
+        node.begin_trial(live).await.map_err(|error| halt(error.into()))?;
+        let (node, live) = (node.clone(), live.clone());
+        // It ends with the job, if that is over before.
+        watch.spawn(async move {
+            tokio::time::sleep(suspects::trial_of(suspect.deaths)).await;
+            node.end_trial(&live).await;
+        });
+    }
     // Before any of its code runs: a job that takes its node with it is known by this.
     let job = node.jobs.change(live, |job| {
         (job.state, job.reason) = (State::Running, String::new());
@@ -372,8 +432,16 @@ fn news(live: Arc<Live>, common: &Common) -> Box<dyn Fn(News) + Send> {
     let (spec, began) = (common.spec.clone(), Instant::now());
     Box::new(move |news| match news {
         News::Lost { worker, reason } => {
-            tracing::info!(%job, worker, %reason, "a worker was lost");
+            tracing::info!(%job, worker, reason = %one_line(&reason), "a worker was lost");
             live.events.tell(JobEvent::Worker { worker, reason });
+        }
+        News::Silent(text) => {
+            tracing::warn!(%job, reason = %text, "a job stands still");
+            live.tell_reason(&format!("waits: {text}"));
+        }
+        News::Heard(silent) => {
+            tracing::info!(%job, seconds = silent.as_secs(), "a job goes on");
+            live.tell_reason("");
         }
         // One speaks for all.
         News::Progress { worker: 0, steps, loss, .. } if live.events.wants_progress() => {
@@ -391,6 +459,19 @@ fn news(live: Arc<Live>, common: &Common) -> Box<dyn Fn(News) + Send> {
 }
 
 impl Jobs {
+    /// Puts a job back into the queue, where it is set aside. Whether it waits there: not if it was told to stop meanwhile.
+    async fn go_back(&self, live: &Live, reason: &str) -> bool {
+        let reason = format!("waits: {reason}");
+        // Before it is in the queue: whoever finds it there to stop it has the last word on its state.
+        let job = self.change_anyway(live, |job| (job.state, job.reason) = (State::Queued, reason)).await;
+        self.queue.locked().set_aside(ask_of(&job));
+        // An order that came before it was in the queue.
+        if *live.orders.borrow() == Order::Stop && self.queue.locked().remove(job.tenant, job.name.as_str()) {
+            self.change_anyway(live, |job| job.end(State::Stopped, "stopped while it waited")).await;
+        }
+        self.queue.locked().position(job.tenant, job.name.as_str()).is_some()
+    }
+
     /// For whoever looks: it is written with the next change.
     fn note_ready(&self, live: &Live, ms: f64) {
         live.note(|job| {
@@ -401,6 +482,10 @@ impl Jobs {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
+    use super::super::live::tests::jobs;
+    use super::super::record::tests::job;
     use super::*;
 
     #[test]
@@ -408,5 +493,30 @@ mod tests {
         let ending = unless_it_panics(|| panic!("out of luck"));
         let Ending::Halted(Halt::Failed(reason)) = ending else { panic!("{ending:?}") };
         assert!(reason.contains("panicked"), "{reason}");
+    }
+
+    #[test]
+    fn a_job_fits_beside_its_own_tenants_if_its_workers_do_on_some_devices() {
+        let part = |capacity, own| OwnPart { capacity, own };
+        assert!(fits_beside_own(&[part(7, 0)], 7, 1) && !fits_beside_own(&[part(7, 1)], 7, 1));
+        assert!(fits_beside_own(&[part(7, 1), part(7, 4)], 3, 3) && !fits_beside_own(&[part(7, 2), part(7, 4)], 4, 2));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_goes_back_is_in_the_queue_only_once_its_record_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let live = jobs.add(Job { tenant: tenant.id, ..job(State::Running, 0) }, &tenant).await.unwrap();
+        // Whoever stops a job looks for it in the queue, and writes that it has stopped if it was there.
+        let stops = || jobs.queue.locked().remove(live.job().tenant, live.job().name.as_str());
+        let mut going = std::pin::pin!(jobs.go_back(&live, "for a reason"));
+        while std::future::poll_fn(|context| Poll::Ready(going.as_mut().poll(context))).await.is_pending() {
+            assert!(!stops() || live.job().state == State::Queued, "what is shown next is not that it has stopped");
+            tokio::task::yield_now().await;
+        }
+        assert!(stops() && live.job().reason == "waits: for a reason");
+        live.orders.send_replace(Order::Stop);
+        assert!(!jobs.go_back(&live, "again").await);
+        assert_eq!((live.job().state, stops()), (State::Stopped, false));
     }
 }

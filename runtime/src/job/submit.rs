@@ -113,6 +113,7 @@ impl Node {
             deaths: 0,
             died_at: None,
             host_bytes: 0,
+            blamed: 0,
             idempotency,
             spec,
         };

@@ -9,6 +9,7 @@ use weft_gpu::Lease;
 
 use super::JobError;
 use super::common::Common;
+use super::silence::{Silence, describe};
 use super::worker::{Assignment, Born, Hired, Message, Share, Used, WorkerError, hire};
 use crate::sync::{Action, Barrier, Event, Exchange, Who};
 
@@ -54,6 +55,10 @@ pub enum News {
         worker: u32,
         reason: String,
     },
+    /// The round stands still: whom it waits for, and for how long.
+    Silent(String),
+    /// It goes on, after so long.
+    Heard(Duration),
     /// Steps of the epoch that a worker has done, its latest loss, and samples of this round.
     Progress {
         worker: u32,
@@ -93,6 +98,7 @@ pub struct Team {
     last_error: String,
     /// Whether that was the node's, and not the function's.
     last_error_passes: bool,
+    silence: Silence,
     /// Workers that were lost.
     pub losses: u64,
     /// What those used that handed in no share: starting up, mostly.
@@ -138,6 +144,7 @@ impl Team {
             shares: (0..count).map(|_| None).collect(),
             last_error: String::new(),
             last_error_passes: false,
+            silence: Silence::new(Instant::now()),
             losses: 0,
             overhead: Vec::new(),
             news: lines.news,
@@ -164,6 +171,10 @@ impl Team {
             self.shares[index] = None;
         }
         let overdue = self.straggler.map(|straggler| Instant::now() + straggler);
+        // One that was told of may have ended without a word: with a straggler that was left behind.
+        if let Some(silent) = self.silence.heard(Instant::now()) {
+            (self.news)(News::Heard(silent));
+        }
         let begin = self.barrier.begin(takes_part);
         if let Some(merged) = self.obey(begin)? {
             return Ok(merged);
@@ -177,13 +188,9 @@ impl Team {
 
     /// Waits for something to happen, and does what follows from it.
     async fn next(&mut self, overdue: Option<Instant>) -> Result<Option<Shares>, Halt> {
-        let alarm = [self.deadline, overdue].into_iter().flatten().min();
-        let ring = async {
-            match alarm {
-                Some(at) => tokio::time::sleep_until(at.into()).await,
-                None => std::future::pending().await,
-            }
-        };
+        let tell_at = self.silence.tell_at();
+        let alarm = [self.deadline, overdue].into_iter().flatten().fold(tell_at, Instant::min);
+        let ring = tokio::time::sleep_until(alarm.into());
         enum Happened {
             Ordered(Order),
             Said(Message),
@@ -202,12 +209,22 @@ impl Team {
         match happened {
             Happened::Ordered(Order::Pause) => Err(Halt::Paused),
             Happened::Ordered(_) => Err(Halt::Stopped),
-            Happened::Said(message) => self.hear(message),
+            Happened::Said(message) => {
+                if let Some(silent) = self.silence.heard(Instant::now()) {
+                    (self.news)(News::Heard(silent));
+                }
+                self.hear(message)
+            }
             Happened::Killed(worker) => match self.barrier.claim(worker) {
                 Some(who) => self.lose(who, &WorkerError::Killed),
                 None => Ok(None),
             },
             Happened::Rang if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) => Err(Halt::OutOfTime),
+            Happened::Rang if overdue.is_none_or(|overdue| overdue > Instant::now()) => {
+                let silent = self.silence.tell(Instant::now());
+                (self.news)(News::Silent(describe(&self.barrier.awaited(), silent)));
+                Ok(None)
+            }
             Happened::Rang => {
                 self.last_error = WorkerError::Straggler(self.common.spec.straggler_ms).to_string();
                 self.last_error_passes = false;
@@ -248,6 +265,7 @@ impl Team {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 return Ok(None);
             }
+            Message::Computes => return Ok(None),
         };
         let actions = self.barrier.handle(event);
         self.obey(actions)

@@ -106,6 +106,8 @@ pub enum Message {
         loss: f64,
         samples: u64,
     },
+    /// It is at work, where there are no steps to be told of.
+    Computes,
 }
 
 /// What a trainer declared.
@@ -121,7 +123,7 @@ pub struct Born {
 pub enum WorkerError {
     #[error("{0}")]
     Train(String),
-    /// What the node could not do for it: its samples could not be read.
+    /// What the node could not do for it: read its samples, give it memory, keep its device.
     #[error("{0}")]
     Node(String),
     #[error("no device: {0}")]
@@ -149,6 +151,8 @@ impl From<TrainError> for WorkerError {
     fn from(error: TrainError) -> Self {
         match error {
             TrainError::Data(error) => error.into(),
+            TrainError::Trainer(error) => error.into(),
+            TrainError::Device(error) => error.into(),
             other => Self::Train(other.to_string()),
         }
     }
@@ -156,13 +160,19 @@ impl From<TrainError> for WorkerError {
 
 impl From<InvokeError> for WorkerError {
     fn from(error: InvokeError) -> Self {
-        Self::Train(error.to_string())
+        match error.is_the_nodes_fault() {
+            true => Self::Node(error.to_string()),
+            false => Self::Train(error.to_string()),
+        }
     }
 }
 
 impl From<weft_gpu::Error> for WorkerError {
     fn from(error: weft_gpu::Error) -> Self {
-        Self::Train(error.to_string())
+        match error {
+            weft_gpu::Error::DeviceLost { .. } | weft_gpu::Error::DeviceFull { .. } => Self::Node(error.to_string()),
+            _ => Self::Train(error.to_string()),
+        }
     }
 }
 
@@ -282,4 +292,27 @@ pub fn means<'a>(shares: impl Iterator<Item = &'a Share>) -> BTreeMap<String, f6
         samples += share.samples;
     }
     sums.into_iter().map(|(name, sum)| (name, sum / samples.max(1) as f64)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::LimitHit;
+
+    #[test]
+    fn what_the_node_could_not_do_for_a_worker_passes_and_what_its_function_did_does_not() {
+        let memory = |name| InvokeError::Limit(LimitHit::Memory { name, limit: 1 });
+        let said = |kind| InvokeError::Function { kind, message: "so".to_owned() };
+        let lost = || weft_gpu::Error::DeviceLost { reason: "reset".to_owned() };
+        for error in [memory("max_memory"), InvokeError::Host("no thread".to_owned()), said("device-lost")] {
+            assert!(WorkerError::from(error.clone()).passes(), "{error}");
+            assert!(WorkerError::from(TrainError::from(error.clone())).passes(), "{error}");
+        }
+        assert!(WorkerError::from(lost()).passes() && WorkerError::from(TrainError::from(lost())).passes());
+        let trap = InvokeError::Trap { trap: "unreachable".to_owned(), said: None };
+        for error in [memory("memory"), said("other"), InvokeError::Limit(LimitHit::Wall(1)), trap] {
+            assert!(!WorkerError::from(error.clone()).passes(), "{error}");
+        }
+        assert!(!WorkerError::from(weft_gpu::Error::OutOfMemory { wanted: 1, used: 1, limit: 1 }).passes());
+    }
 }

@@ -82,6 +82,16 @@ impl InvokeError {
     fn trapped(trap: String, said: Option<String>) -> Self {
         Self::Trap { trap: cut(trap), said: said.map(cut) }
     }
+
+    /// Whether it failed for what the node is like just now, whatever the function is: it may go well another time.
+    pub fn is_the_nodes_fault(&self) -> bool {
+        match self {
+            Self::Host(_) => true,
+            Self::Limit(LimitHit::Memory { name, .. }) => *name == "max_memory",
+            Self::Function { kind, .. } => *kind == "device-lost",
+            Self::Limit(_) | Self::Trap { .. } => false,
+        }
+    }
 }
 
 /// Finds out what a wasmtime error means. `refused` is what the memory and table meter last said no to, `payload` the

@@ -96,6 +96,16 @@ impl Barrier {
         self.places.get(worker as usize).map(|place| Who { worker, claim: place.claim })
     }
 
+    /// Workers that are waited for: whether each is still being started.
+    pub fn awaited(&self) -> Vec<(u32, bool)> {
+        let is_awaited = |place: &Place| match self.open {
+            true => place.expected && place.share.is_none(),
+            false => place.doing == Doing::Starting,
+        };
+        let awaited = (0..).zip(&self.places).filter(|(_, place)| is_awaited(place));
+        awaited.map(|(worker, place)| (worker, place.doing == Doing::Starting)).collect()
+    }
+
     /// Opens the next round for these workers. Must not be called while one is open.
     pub fn begin(&mut self, takes_part: impl Fn(u32) -> bool) -> Vec<Action> {
         self.round += 1;

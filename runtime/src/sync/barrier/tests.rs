@@ -36,6 +36,21 @@ fn a_round_ends_with_the_last_share_and_merges_in_worker_order() {
 }
 
 #[test]
+fn whoever_has_not_handed_in_a_share_is_awaited_and_so_is_whoever_is_being_started() {
+    let (mut barrier, _) = Barrier::new(2, OnLoss::Wait, 3);
+    assert_eq!(barrier.awaited(), [(0, true), (1, true)]);
+    for worker in 0..2 {
+        barrier.handle(Event::Ready(who(worker, 1)));
+    }
+    assert_eq!(barrier.awaited(), []);
+    barrier.begin(|_| true);
+    barrier.handle(done(0, 1, 1));
+    assert_eq!(barrier.awaited(), [(1, false)]);
+    barrier.handle(Event::Lost(who(1, 1)));
+    assert_eq!(barrier.awaited(), [(1, true)]);
+}
+
+#[test]
 fn a_share_counts_once_and_only_in_its_round() {
     let mut barrier = ready(2, OnLoss::Wait);
     barrier.begin(|_| true);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
-use weft::job::State;
+use weft::job::{JobEvent, State};
 use weft_tests::command::User;
 use weft_tests::components::component;
 use weft_tests::http::Client;
@@ -177,11 +177,35 @@ fn a_straggler_is_left_behind_or_tried_again() -> Result<()> {
     let samples: Vec<u64> = detail.history.iter().map(|epoch| epoch.samples).collect();
     let is_back = matches!(samples[..], [320, 160, 161..=320]);
     ensure!(is_back && detail.losses >= 1, "{samples:?}, {} losses", detail.losses);
+    // Worker 0 has waited for three seconds with its 64 MiB, and is not billed for that.
+    let billed = detail.history[1].spending.memory_gib_seconds;
+    ensure!(billed < 2.0 / 16.0, "{billed} GiB-seconds");
     let name = client.must_submit(&straggling("wait"))?;
     eventually(LONG, || Ok(client.job(&name)?.job.state.is_over()))?;
     let detail = client.job(&name)?;
     ensure!(detail.job.state == State::Failed && detail.job.epoch == 1, "{:?}", detail.job);
     ensure!(detail.job.reason.contains("`straggler` = 3000 ms"), "{}", detail.job.reason);
+    Ok(())
+}
+
+#[test]
+fn a_round_that_stands_still_says_whom_it_waits_for() -> Result<()> {
+    let (_node, client) = harmed(json!({ "wall_ms": 600_000 }))?;
+    let name = client.must_submit(&with(harmful("straggle"), "params", json!({ "harm": "straggle" })))?;
+    let detail = client.job_until(&name, LONG, |detail| detail.job.reason.starts_with("waits: nothing was heard"))?;
+    ensure!(detail.job.reason.ends_with("from worker 1") && detail.job.state == State::Running, "{:?}", detail.job);
+    // Another one takes its place: that is heard, and told.
+    ensure!(client.order(&name, "workers/1/kill")?.status == 204);
+    client.job_until(&name, LONG, |detail| detail.job.reason.is_empty())?;
+    let told = client.events(&name)?;
+    let reasons = told.iter().filter_map(|view| match &view.event {
+        JobEvent::State { state: State::Running, reason } => Some(reason.as_str()),
+        _ => None,
+    });
+    let reasons: Vec<&str> = reasons.collect();
+    ensure!(matches!(reasons[..], ["", waits, ""] if waits.contains("worker 1")), "{reasons:?}");
+    client.order(&name, "stop")?.json()?;
+    eventually(A_SECOND * 10, || Ok(client.job(&name)?.job.state == State::Stopped))?;
     Ok(())
 }
 

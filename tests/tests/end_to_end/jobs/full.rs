@@ -74,6 +74,26 @@ fn what_finds_no_room_is_queued_and_outlives_its_node() -> Result<()> {
 }
 
 #[test]
+fn a_job_that_its_own_tenant_keeps_from_fitting_stops_nobody_else() -> Result<()> {
+    let (node, memory) = node()?;
+    let greedy = node.tenant("greedy", json!({ "worker_memory": 2 * memory }))?;
+    let modest = node.tenant("modest", json!({}))?;
+    prepare(&greedy)?;
+    prepare(&modest)?;
+    greedy.must_submit(&lenet(json!({ "name": "long", "epochs": 1_000_000, "memory": memory / 4 })))?;
+    greedy.job_in("long", State::Running, LONG)?;
+    greedy.must_submit(&lenet(json!({ "name": "parked", "memory": memory / 4 * 3 })))?;
+    // More of them than may start past a job that waits for others.
+    for number in 0..10 {
+        modest.must_train(&lenet(json!({ "name": format!("small-{number}"), "epochs": 1 })), LONG)?;
+    }
+    ensure!(greedy.job("parked")?.job.state == State::Queued);
+    greedy.order("long", "stop")?.json()?;
+    greedy.must_finish("parked", LONG)?;
+    Ok(())
+}
+
+#[test]
 fn jobs_leave_room_for_calls_and_calls_wait_for_each_other() -> Result<()> {
     let (node, memory) = node()?;
     let operator = node.operator()?;
