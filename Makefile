@@ -20,7 +20,7 @@ help:
 	@echo "make bench           all benchmarks, or one of them: make bench BENCH=cold_start"
 	@echo "make fuzz            coverage-guided fuzzing of all that reads bytes: make fuzz FUZZ=csv SECONDS=600"
 	@echo "make asan            gpu-bridge under AddressSanitizer"
-	@echo "make loom            the threads of gpu-bridge's crew in all orders; part of make test"
+	@echo "make loom            the threads of gpu-bridge in all orders in which they can meet; part of make test"
 	@echo "make soak            the tests that repeat, a thousand times, and all abuse"
 
 setup:
@@ -65,7 +65,7 @@ asan: setup
 	RUSTC_WORKSPACE_WRAPPER=$(CURDIR)/gpu-bridge/rustc-with-asan.sh ASAN_OPTIONS=detect_leaks=0 cargo test $(CARGO_FLAGS) \
 		--workspace --test conformance --test autograd --test codec --test shapes --test fuzz -- --skip gpu --skip hardware --skip immediates
 
-# All orders in which the threads of a crew can meet.
+# All orders in which the threads of a crew, of calls that share cores, and of whoever cancels them can meet.
 loom:
 	cargo test $(CARGO_FLAGS) --manifest-path gpu-bridge/loom/Cargo.toml --target-dir target/loom
 

@@ -147,11 +147,7 @@ impl Node {
 
     /// Waits until nothing runs and nothing waits.
     pub fn idle(&self, at_most: Duration) -> Result<()> {
-        // What is left is memory of what is kept.
-        let is_idle = |view: NodeView| {
-            let in_use = view.memory.saturating_sub(view.loaded_bytes + view.job_bytes);
-            (view.instances, view.waiting, in_use) == (0, 0, 0)
-        };
+        let is_idle = |view: NodeView| (view.instances, view.waiting, in_use(&view)) == (0, 0, 0);
         eventually(at_most, || self.view().map(is_idle))
             .with_context(|| format!("the node is not idle: {:?}", self.view()))
     }
@@ -238,4 +234,9 @@ pub fn eventually(at_most: Duration, mut condition: impl FnMut() -> Result<bool>
         std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
+}
+
+/// Memory of what goes on, without that of what is kept: code that is loaded, and records of jobs.
+pub fn in_use(view: &NodeView) -> u64 {
+    view.memory.saturating_sub(view.loaded_bytes + view.job_bytes)
 }

@@ -191,9 +191,8 @@ impl From<RegistryError> for ApiError {
         match error {
             RegistryError::NotFound(_) | RegistryError::NoSuchVersion { .. } => Self::new(Kind::NotFound, text),
             RegistryError::Ambiguous { .. } => Self::new(Kind::InvalidRequest, text),
-            RegistryError::NoEarlierVersion(_) | RegistryError::VersionActive { .. } | RegistryError::TenantDeleted => {
-                Self::new(Kind::Conflict, text)
-            }
+            RegistryError::TenantDeleted => Self::tenant_deleted(),
+            RegistryError::NoEarlierVersion(_) | RegistryError::VersionActive { .. } => Self::new(Kind::Conflict, text),
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             RegistryError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
@@ -222,10 +221,10 @@ impl From<CatalogError> for ApiError {
         let text = error.to_string();
         match error {
             CatalogError::NotFound { .. } => Self::new(Kind::NotFound, text),
-            CatalogError::Exists { .. }
-            | CatalogError::Changed { .. }
-            | CatalogError::Incomplete { .. }
-            | CatalogError::TenantDeleted => Self::new(Kind::Conflict, text),
+            CatalogError::Exists { .. } | CatalogError::Changed { .. } | CatalogError::Incomplete { .. } => {
+                Self::new(Kind::Conflict, text)
+            }
+            CatalogError::TenantDeleted => Self::tenant_deleted(),
             CatalogError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             CatalogError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
             CatalogError::Invalid(_) => Self::new(Kind::InvalidRequest, text),
@@ -244,9 +243,8 @@ impl From<JobError> for ApiError {
         let text = error.to_string();
         match error {
             JobError::NotFound(_) => Self::new(Kind::NotFound, text),
-            JobError::Exists(_) | JobError::OtherRequest(_) | JobError::Wrong { .. } | JobError::TenantDeleted => {
-                Self::new(Kind::Conflict, text)
-            }
+            JobError::TenantDeleted => Self::tenant_deleted(),
+            JobError::Exists(_) | JobError::OtherRequest(_) | JobError::Wrong { .. } => Self::new(Kind::Conflict, text),
             JobError::Bad(bad) => Self::new(Kind::InvalidJob, text).word(bad.word),
             JobError::Refused(_) => Self::new(Kind::InvalidJob, text),
             JobError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),

@@ -66,7 +66,7 @@ fn a_history_that_outgrows_its_limit_fails_the_job_and_names_the_limit() -> Resu
 /// Devices, instances and all else share one account: what a job's workers have is nobody else's.
 #[test]
 fn leases_instances_and_code_come_from_one_account() -> Result<()> {
-    let node = Options::default().set("devices", "cpu").set("max_memory", "1GiB").start()?;
+    let node = Options::default().set("devices", "cpu").set("max-memory", "1GiB").start()?;
     let tenant = node.tenant("one", json!({}))?;
     prepare(&tenant)?;
     let loaded = node.view()?;
@@ -109,8 +109,12 @@ fn memory_of_a_burst_goes_back_to_the_system() -> Result<()> {
     let tenant = node.tenant("one", json!({}))?;
     tenant.must_deploy("echo", &component("functions/echo")?)?;
     tenant.must_invoke("echo", "hello")?;
+    // Pools get their size.
+    burst(&node)?;
+    node.idle(LONG)?;
+    std::thread::sleep(Duration::from_secs(5));
     let before = ProcessHeld::now(&node)?;
-    for _ in 0..2 {
+    for _ in 0..3 {
         burst(&node)?;
     }
     let after = ProcessHeld::back_to(before, SLACK, &node).context("resident memory stays")?;

@@ -81,12 +81,12 @@ fn position_of_largest(
     let mut position = rows.start * width + columns.start;
     for row in rows {
         let first = row * width + columns.start;
-        pace.stepped(columns.len(), |range| {
-            for at in first + range.start..first + range.end {
-                let x = plane[at];
+        let line = &plane[first..][..columns.len()];
+        pace.stepped(line.len(), |range| {
+            for (at, &x) in range.clone().zip(&line[range]) {
                 if x > most || x.is_nan() {
                     most = x;
-                    position = at;
+                    position = first + at;
                 }
             }
         })?;

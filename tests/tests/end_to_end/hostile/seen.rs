@@ -12,7 +12,7 @@ use weft::api::types::{NodeView, TenantView};
 use weft::logs::LogLine;
 use weft_tests::components;
 use weft_tests::http::{Answer, Client};
-use weft_tests::node::{Node, Options, eventually};
+use weft_tests::node::{Node, Options, eventually, in_use};
 
 use super::harm::{Harm, Outcome};
 
@@ -142,8 +142,11 @@ impl Seen {
     }
 
     pub fn only_what_was_accepted_is_stored(&self) -> Result<()> {
+        // The component, and the native code that it was compiled to.
+        let deployed = self.before.now.stored_bytes;
+        ensure!(self.harm.body.is_none() || deployed > self.harm.upload.len() as u64, "only {deployed} bytes");
         let expected = match self.harm.body {
-            Some(_) => (1, self.harm.upload.len() as u64),
+            Some(_) => (1, deployed),
             None => (0, 0),
         };
         let now = &self.after.now;
@@ -173,8 +176,8 @@ impl Seen {
     }
 
     pub fn the_node_is_healthy_afterwards(&self) -> Result<()> {
-        let NodeView { instances, waiting, memory, draining, .. } = self.node;
-        ensure!((instances, waiting, memory, draining) == (0, 0, 0, false), "{:?}", self.node);
+        let NodeView { instances, waiting, draining, .. } = self.node;
+        ensure!((instances, waiting, in_use(&self.node), draining) == (0, 0, 0, false), "{:?}", self.node);
         self.newcomer.clone().map_err(|error| anyhow!("a newcomer cannot work: {error}"))
     }
 

@@ -9,7 +9,7 @@ use weft::job::{JobEvent, State};
 use weft_tests::command::User;
 use weft_tests::components::component;
 use weft_tests::http::Client;
-use weft_tests::node::{Node, Options, eventually};
+use weft_tests::node::{Node, Options, eventually, in_use};
 
 use super::{LONG, lenet, node, weights};
 
@@ -114,13 +114,13 @@ fn a_lost_share_is_dropped_where_that_was_asked() -> Result<()> {
 
 #[test]
 fn a_stop_answers_at_once_and_frees_everything() -> Result<()> {
-    let (_node, client) = node()?;
+    let (node, client) = node()?;
     client.must_submit(&lenet(json!({ "name": "endless", "epochs": 100_000, "workers": 4 })))?;
     client.job_until("endless", LONG, |detail| detail.job.epoch >= 1)?;
     let start = Instant::now();
     client.order("endless", "stop")?.json()?;
     eventually(A_SECOND, || Ok(client.job("endless")?.job.state == State::Stopped))?;
-    eventually(A_SECOND.saturating_sub(start.elapsed()), || Ok(client.get("/v1/node")?.json()?["memory"] == 0))?;
+    eventually(A_SECOND.saturating_sub(start.elapsed()), || Ok(in_use(&node.view()?) == 0))?;
     println!("stopped, and all is free, after {:?}", start.elapsed());
     ensure!(!weights(&client, "endless")?.is_empty(), "its model is kept");
     ensure!(client.order("endless", "resume")?.status < 300);

@@ -106,7 +106,10 @@ fn hogs_are_cut_short(device: &str) -> Result<()> {
             let answer = greedy.invoke("hog", operation.as_bytes())?;
             // On a GPU some operands are copied before they are used, for which there may be no room.
             let no_room = || String::from_utf8_lossy(&answer.body).contains("out-of-device-memory");
-            ensure!(answer.status == 504 || answer.status == 422 && no_room(), "{operation}: {answer:?}");
+            // And on a software one, loops that would be too long are refused.
+            let refused = || String::from_utf8_lossy(&answer.body).contains("gpu_loop");
+            let is_expected = answer.status == 504 || answer.status == 422 && (no_room() || refused());
+            ensure!(is_expected, "{operation}: {answer:?}");
             let over = start.elapsed().saturating_sub(WALL);
             ensure!(over < STANDSTILL, "{operation} went on for {over:?} after its deadline");
             Ok(())
@@ -137,7 +140,7 @@ fn kernels_hold_up_nobody_else(device: &str) -> Result<()> {
     greedy.must_deploy("hog", &component("tests/guests/hog")?)?;
     let anybody = node.anybody();
     let hogs = |count: usize| -> Result<Duration> {
-        let _held = Held::invoke_all(&greedy, "hog", "max-pool", count)?;
+        let _held = Held::invoke_all(&greedy, "hog", "matmul", count)?;
         eventually(SETTLE, || Ok(node.view()?.instances >= count.min(4) as u32))?;
         let (start, mut longest) = (Instant::now(), Duration::ZERO);
         while start.elapsed() < WALL / 2 {
@@ -190,11 +193,12 @@ impl Drop for Busy {
 /// Turns become overdue all the time where others compute too: no job is forgotten because of that.
 #[test]
 fn jobs_of_four_workers_end_in_time_on_a_busy_machine() -> Result<()> {
-    let jobs = if scale().is_long { 500 } else { 12 };
+    // In the short form others are tested beside it.
+    let (jobs, busy) = if scale().is_long { (500, 8) } else { (6, 4) };
     let node = Options::default().start()?;
     let tenant = node.tenant("steady", json!({}))?;
     digits(&tenant)?;
-    let _busy = Busy::start(8)?;
+    let _busy = Busy::start(busy)?;
     let mut took = Vec::new();
     for number in 0..jobs {
         let start = Instant::now();
