@@ -197,6 +197,15 @@ impl Node {
     }
 
     /// Bytes of the process that are in memory now.
+    /// Processor time that the node's process has used.
+    pub fn cpu_time(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // After the name, which is in parentheses and may have spaces: the 12th and 13th are what it used, in ticks.
+        let numbers = stat.rsplit_once(')').context("no name in `stat`")?.1;
+        let ticks: Vec<u64> = numbers.split_whitespace().skip(11).take(2).map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Duration::from_millis(1_000 * ticks.iter().sum::<u64>() / rustix::param::clock_ticks_per_second()))
+    }
+
     pub fn resident(&self) -> Result<u64> {
         status_field(self.pid(), "VmRSS:").map(|kib| kib * 1024)
     }

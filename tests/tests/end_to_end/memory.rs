@@ -86,8 +86,8 @@ fn leases_instances_and_code_come_from_one_account() -> Result<()> {
     node.idle(LONG)
 }
 
-/// The most that may be left of a burst, for allocators and caches.
-const SLACK: u64 = 64 << 20;
+/// The most that may be left of bursts that each move a gigabyte, for allocators and caches.
+const SLACK: u64 = 128 << 20;
 
 fn burst(node: &Node) -> Result<()> {
     let tenant = node.tenant("burst", json!({ "instances": 64 }))?;

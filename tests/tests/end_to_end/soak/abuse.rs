@@ -140,7 +140,7 @@ fn kernels_hold_up_nobody_else(device: &str) -> Result<()> {
     greedy.must_deploy("hog", &component("tests/guests/hog")?)?;
     let anybody = node.anybody();
     let hogs = |count: usize| -> Result<Duration> {
-        let _held = Held::invoke_all(&greedy, "hog", "matmul", count)?;
+        let _held = Held::invoke_all(&greedy, "hog", "softmax", count)?;
         eventually(SETTLE, || Ok(node.view()?.instances >= count.min(4) as u32))?;
         let (start, mut longest) = (Instant::now(), Duration::ZERO);
         while start.elapsed() < WALL / 2 {
