@@ -45,16 +45,14 @@ impl LimitHit {
 /// The most bytes of an error's text that are kept of what a guest says: it goes into answers, logs and records.
 pub const MAX_ERROR_TEXT: usize = 4 << 10;
 
-/// What a guest says of its error, cut to [`MAX_ERROR_TEXT`].
-fn cut(mut text: String) -> String {
-    if text.len() > MAX_ERROR_TEXT {
-        let kept = text.floor_char_boundary(MAX_ERROR_TEXT);
-        let rest = text.len() - kept;
-        text.truncate(kept);
-        text.push_str(&format!("… ({rest} more bytes)"));
-        text.shrink_to_fit();
+/// What a guest says of its error, cut to [`MAX_ERROR_TEXT`] in the middle: what matters is said first or last.
+fn cut(text: String) -> String {
+    if text.len() <= MAX_ERROR_TEXT {
+        return text;
     }
-    text
+    let start = text.floor_char_boundary(MAX_ERROR_TEXT / 2);
+    let end = text.ceil_char_boundary(text.len() - MAX_ERROR_TEXT / 2);
+    format!("{}… ({} more bytes) …{}", &text[..start], end - start, &text[end..])
 }
 
 /// Why an invocation has no answer.
@@ -139,11 +137,13 @@ mod tests {
 
     #[test]
     fn what_a_guest_says_of_its_error_is_kept_up_to_a_limit() {
-        let InvokeError::Function { message, .. } = InvokeError::said_by_function("other", "ä".repeat(1 << 20)) else {
+        let long = format!("first{}last", "ä".repeat(1 << 20));
+        let InvokeError::Function { message, .. } = InvokeError::said_by_function("other", long) else {
             panic!("it is the function's error");
         };
         assert!(message.len() < MAX_ERROR_TEXT + 64, "{} bytes", message.len());
-        assert!(message.ends_with("more bytes)"), "{message}");
+        assert!(message.starts_with("first") && message.ends_with("last"), "{message}");
+        assert!(message.contains("more bytes"), "{message}");
         let short = InvokeError::said_by_function("other", "no".to_owned());
         assert_eq!(short, InvokeError::Function { kind: "other", message: "no".to_owned() });
     }

@@ -23,7 +23,7 @@ fn an_error_text_of_megabytes_is_cut() -> Result<()> {
     let answer = tenant.invoke("hostile", b"complain:10000000")?;
     ensure!(answer.status == 422 && answer.body.len() < 8 << 10, "{} bytes", answer.body.len());
     let detail = answer.problem()?.detail;
-    ensure!(detail.starts_with("xxx") && detail.ends_with("more bytes)"), "{detail}");
+    ensure!(detail.starts_with("xxx") && detail.contains("more bytes)"), "{detail}");
     Ok(())
 }
 
