@@ -18,7 +18,7 @@ const BENCH: &str = "fair";
 
 /// What the eight compute. A software GPU refuses some of what cores take: the longest loops, and scratch of gigabytes.
 const ON_CORES: [&str; 8] =
-    ["matmul", "batched-matmul", "conv2d", "max-pool", "average-pool", "top-k", "nearest", "sparse-matmul"];
+    ["matmul", "batched-matmul", "softmax", "max-pool", "average-pool", "top-k", "nearest", "sparse-matmul"];
 const ON_A_GPU: [&str; 8] =
     ["adaptive-max-pool", "resize", "top-k", "gather", "scatter", "nearest", "sparse-matmul", "softmax"];
 
