@@ -7,6 +7,7 @@
 //! - [`direct`]: images without a border, where vectors are as wide as there are output channels
 //! - [`shifted`]: other kernels on images that are not too small, and the gradient of the weight there
 //! - [`interleaved`]: small maps of many images
+//! - [`deep`]: kernels of more than 65,536 products an output
 //! - [`columns`]: everything else forward
 //! - [`scatter`]: the gradient of the input at strides above 1; at stride 1 it is a convolution too, or [`back`] where
 //!   that would mostly multiply zeros
@@ -23,6 +24,7 @@ use trim::Trim;
 
 mod back;
 mod columns;
+mod deep;
 mod depthwise;
 mod direct;
 mod interleaved;
@@ -199,6 +201,8 @@ fn convolve(
         winograd::forward(geometry, x, weight, bias, y, run)
     } else if direct::suits(&geometry.flattened()) {
         direct::forward(&geometry.flattened(), x, weight, bias, y, run)
+    } else if deep::suits(geometry) {
+        deep::forward(&geometry.flattened(), x, weight, bias, y, run)
     } else {
         let geometry = &geometry.flattened();
         let mut packed = run.scratch(geometry.groups * geometry.outputs.div_ceil(ROWS) * geometry.depth() * ROWS)?;

@@ -187,7 +187,7 @@ fn gather_lanes(
 /// # Safety
 /// Nobody else writes these outputs.
 #[expect(clippy::too_many_arguments, reason = "they say where the block belongs")]
-unsafe fn store(
+pub(super) unsafe fn store(
     geometry: &Geometry,
     group: usize,
     row_panel: usize,
