@@ -9,7 +9,7 @@ use super::columns::store;
 use super::{Geometry, Weight};
 use crate::device::cpu::panel::{self, Block, LANES, ROWS};
 use crate::error::Result;
-use crate::run::{Pace, Parts, Run};
+use crate::run::{Parts, Run};
 
 /// Products of an output from which on a kernel is large.
 const DEEP: usize = 1 << 16;
@@ -173,7 +173,6 @@ fn pack(geometry: &Geometry, group: usize, weight: Weight<'_>, first: usize, ste
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 mod tests {
     use std::sync::Arc;
 
