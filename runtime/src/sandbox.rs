@@ -2,8 +2,10 @@
 //!
 //! Each invocation gets a fresh instance from wasmtime's pool and is gone afterwards. A guest first runs on the thread
 //! that asked (most finish within one epoch, and a change of thread costs as much as a cold start); one that has not
-//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer. A guest that
-//! computes on a device has a thread of its own from the start: kernels cannot be interrupted as guests can.
+//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer. As many guests
+//! as there are cores run so at once, for some instructions cannot be interrupted, and one thread more than that keeps
+//! serving. A guest that computes on a device has a thread of its own from the start: kernels cannot be interrupted as
+//! guests can.
 //!
 //! Whatever a guest does or waits for, its first turn included, its deadline ends it.
 
@@ -14,6 +16,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 use weft_gpu::{Cancel, Context};
@@ -48,6 +51,9 @@ pub use turns::{Aside, Seat, Share, TeamId, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
+
+/// How long a guest waits to be run on the thread that asked, before it is sent to the guests' own threads.
+const WAIT_HERE: Duration = Duration::from_millis(1);
 
 /// Threads of guests that compute on devices, beyond one for each instance: for what they wait for.
 const SPARE_THREADS: usize = 64;
@@ -133,6 +139,8 @@ pub struct Sandbox {
     gate: Arc<Gate>,
     turns: Arc<Turns>,
     ticker: ticker::Ticker,
+    /// Places to run on the thread that asked.
+    here: Semaphore,
     guests: Option<Runtime>,
 }
 
@@ -161,6 +169,7 @@ impl Sandbox {
             }),
             ticker: ticker::Ticker::start(engine.clone(), turns.clone())?,
             turns,
+            here: Semaphore::new(limits.cores),
             guests: Some(guests),
             engine,
             limits,
@@ -178,6 +187,11 @@ impl Sandbox {
 
     pub fn gate(&self) -> &Arc<Gate> {
         &self.gate
+    }
+
+    /// How many threads must ask for guests to be run, for one of them to be free of guests at any time.
+    pub fn asking_threads(cores: usize) -> usize {
+        cores + 1
     }
 
     pub fn turns(&self) -> &Turns {
@@ -245,10 +259,23 @@ impl Sandbox {
         if has_device {
             return self.on_a_thread(guest).await;
         }
-        match poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await {
-            Poll::Ready(finished) => finished,
-            Poll::Pending => self.elsewhere(guest).await,
+        if let Some(here) = self.place_here().await {
+            let polled = poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await;
+            drop(here);
+            if let Poll::Ready(finished) = polled {
+                return finished;
+            }
         }
+        self.elsewhere(guest).await
+    }
+
+    /// A place on this thread, if there is one soon. Those who have the places are done in a moment, or move elsewhere
+    /// themselves; most often they wait for a core, which they get the sooner the less others do meanwhile.
+    async fn place_here(&self) -> Option<SemaphorePermit<'_>> {
+        if let Ok(place) = self.here.try_acquire() {
+            return Some(place);
+        }
+        tokio::time::timeout(WAIT_HERE, self.here.acquire()).await.ok()?.ok()
     }
 
     async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {

@@ -29,7 +29,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::api::{self, Connection};
 use crate::config::{LogFormat, Settings};
 use crate::node::{Access, Node};
-use crate::sandbox::Turns;
+use crate::sandbox::Sandbox;
 use crate::{data_dir, resident};
 
 mod answer;
@@ -56,8 +56,8 @@ pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
     data_dir::keep_others_out();
     resident::fix_system_blocks();
-    // A guest's first turn is on one of these threads. One more than there can be turns: it keeps serving.
-    let threads = Turns::most_at_once(settings.sandbox().cores) + 1;
+    // A guest's first turn is on one of these threads.
+    let threads = Sandbox::asking_threads(settings.sandbox().cores);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(threads)
         .thread_name("weft-http")
