@@ -98,13 +98,16 @@ impl Seat {
         });
         match asked {
             Some(Asked::Waits(ticket)) => Err(ticket),
-            _ => Ok(()),
+            _ => {
+                self.begin_to_count();
+                Ok(())
+            }
         }
     }
 
     /// Whether the ticket was given its turn, which then begins; else `waker` is woken when it is.
     pub(super) fn claim(&self, ticket: Ticket, waker: &Waker) -> bool {
-        self.turns.change(|inner| match inner.state.claim(ticket, Instant::now()) {
+        let has_begun = self.turns.change(|inner| match inner.state.claim(ticket, Instant::now()) {
             Some(turn) => {
                 self.begin(inner, turn);
                 true
@@ -113,7 +116,11 @@ impl Seat {
                 inner.wakers.insert(ticket, waker.clone());
                 false
             }
-        })
+        });
+        if has_begun {
+            self.begin_to_count();
+        }
+        has_begun
     }
 
     pub(super) fn withdraw(&self, ticket: Ticket) {
@@ -161,6 +168,10 @@ impl Seat {
         self.flags.left.store(false, Relaxed);
         inner.flags.insert(turn, self.flags.clone());
         *self.turn.locked() = Some(turn);
+    }
+
+    /// Asks the system for this thread's time: not with the turns locked, for that takes as long as all they do there.
+    fn begin_to_count(&self) {
         self.turn_began_ns.store(thread_cpu().as_nanos() as u64, Relaxed);
     }
 
@@ -175,7 +186,7 @@ impl Seat {
             if self.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
                 self.withdraw(ticket);
                 self.flags.left.store(false, Relaxed);
-                self.turn_began_ns.store(thread_cpu().as_nanos() as u64, Relaxed);
+                self.begin_to_count();
                 return;
             }
             std::thread::park_timeout(LOOK);
