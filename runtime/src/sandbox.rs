@@ -33,6 +33,7 @@ mod compiler;
 mod engine;
 mod error;
 mod gate;
+mod jail;
 mod limits;
 mod meter;
 mod ticker;

@@ -1,22 +1,23 @@
 //! The compiler's own process: a component on standard input, native code on standard output.
 //!
 //! Started by [`super::Compiler`] with an empty environment. It takes its limits from its arguments and sets them on
-//! itself before it reads a byte, so that a component made to exhaust the compiler exhausts only this process. Why a
-//! component was refused goes to standard error as one line of text.
+//! itself before it reads a byte, so that a component made to exhaust the compiler exhausts only this process; and it puts
+//! itself in a [`jail`]. Why a component was refused goes to standard error as one line of text.
 
 use std::io::{self, Read, Write};
 use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use super::engine;
+use super::{engine, jail};
 
 /// The exit code for a component that is not acceptable, as opposed to a compiler that died.
 pub const REFUSED: u8 = 3;
 
 /// Compiles; `memory` and `output` are in bytes, `seconds` is CPU time.
 pub fn run(memory: u64, output: u64, seconds: u64) -> ExitCode {
-    match limit_self(memory, output, seconds).map_err(|error| format!("limits: {error}")).and_then(|()| compile()) {
+    let confined = limit_self(memory, output, seconds).and_then(|()| jail::enter());
+    match confined.map_err(|error| format!("limits: {error}")).and_then(|()| compile()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
             eprintln!("{}", reason.replace('\n', " "));
