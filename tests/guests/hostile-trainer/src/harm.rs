@@ -30,34 +30,8 @@ use weft_sdk::model::Initial;
 use weft_sdk::optim::Sgd;
 use weft_sdk::{Path, Result, Tensor};
 
-mod wasi {
-    wit_bindgen::generate!({
-        inline: "
-            package weft:hostile;
-
-            world sleeper {
-                import wasi:io/poll@0.2.0;
-                import wasi:clocks/monotonic-clock@0.2.0;
-            }
-
-            package wasi:io@0.2.0 {
-                interface poll {
-                    resource pollable {
-                        block: func();
-                    }
-                }
-            }
-
-            package wasi:clocks@0.2.0 {
-                interface monotonic-clock {
-                    use wasi:io/poll@0.2.0.{pollable};
-                    subscribe-duration: func(when: u64) -> pollable;
-                }
-            }
-        ",
-        generate_all,
-    });
-}
+#[path = "../../sleep.rs"]
+mod sleep;
 
 /// Does the harm, if it is one of these.
 pub fn does(harm: &str) -> Result<()> {
@@ -66,7 +40,7 @@ pub fn does(harm: &str) -> Result<()> {
             black_box(());
         },
         "sleep" => {
-            wasi::wasi::clocks::monotonic_clock::subscribe_duration(u64::MAX).block();
+            sleep::for_ever();
             Ok(())
         }
         "matmuls" => {

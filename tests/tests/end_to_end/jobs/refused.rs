@@ -1,6 +1,7 @@
 //! Jobs that cannot be are refused when they are asked for, with the reason.
 
 use std::io::Cursor;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -8,8 +9,9 @@ use weft::model::{Dtype, Meta, Model, TensorInfo, write};
 use weft_tests::command::{Ended, User};
 use weft_tests::components::{component, echo};
 use weft_tests::http::Client;
+use weft_tests::node::Options;
 
-use super::{LONG, lenet, node};
+use super::{LONG, lenet, node, prepare};
 
 #[test]
 fn every_wrong_combination_is_refused_with_the_word_that_is_wrong() -> Result<()> {
@@ -113,5 +115,22 @@ fn classes_that_the_model_does_not_have_are_refused() -> Result<()> {
         ensure!(answer.status == 422, "{answer:?}");
         ensure!(answer.problem()?.detail.contains("10 classes"), "{answer:?}");
     }
+    Ok(())
+}
+
+/// Whatever a trainer waits for before it has said anything, its time ends it.
+#[test]
+fn trainers_that_sleep_before_they_say_what_they_are_are_refused_in_time() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = node.tenant("sleepy", json!({ "wall_ms": 1_000 }))?;
+    prepare(&client)?;
+    for guest in ["sleeps-at-start", "sleeps-in-describe"] {
+        client.must_deploy(guest, &component(&format!("tests/guests/{guest}"))?)?;
+        let asked = Instant::now();
+        let answer = client.submit(&lenet(json!({ "function": guest })))?;
+        ensure!(answer.status == 422 && answer.problem()?.detail.contains("`wall_ms` = 1000"), "{guest}: {answer:?}");
+        ensure!(asked.elapsed() < Duration::from_secs(20), "{guest}: only after {:?}", asked.elapsed());
+    }
+    client.must_train(&lenet(json!({ "epochs": 1 })), LONG)?;
     Ok(())
 }
