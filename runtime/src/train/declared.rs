@@ -214,6 +214,13 @@ impl Declared {
         rate * self.plan.schedule.factor(steps)
     }
 
+    /// Whether there is an optimizer, and no weight has a gradient for it.
+    pub fn was_not_reached(&self) -> bool {
+        self.optimizer.is_some()
+            && !self.arena.is_empty()
+            && self.tensors.iter().all(|tensor| tensor.gradient().is_none())
+    }
+
     /// One step of the optimizer, if there is one, against the gradients. The rate is the run's.
     pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
         let rate = self.scheduled(rate);

@@ -91,6 +91,11 @@ impl Worker {
         }
         let mut instance = self.ready().await?;
         let stepped = instance.step(self.scheduled(place), batch).await?;
+        if self.declared.as_ref().is_some_and(Declared::was_not_reached) {
+            let message = "the step has called no `backward` on its loss, so no weight has a gradient and the optimizer that \
+                           `init` declared has nothing to do";
+            return Err(InvokeError::Function { kind: "bad-input", message: message.to_owned() });
+        }
         self.keep(instance);
         Ok(stepped)
     }

@@ -89,6 +89,7 @@ harms! {
 
     // Gradients.
     backward_from_the_same_loss_twice: "backward-twice" in "step" => "freed by an earlier backward";
+    no_backward_at_all: "no-backward" in "step" => "called no `backward`";
     backward_from_no_weight: "backward-of-nothing" in "step" => "descends from a parameter";
     a_weight_changed_before_backward: "overwrite" in "step" => "written after it was used";
     a_tape_that_grows_for_ever: "tape" in "step" => "out of device memory", "`device_memory`";

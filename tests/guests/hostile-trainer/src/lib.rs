@@ -19,6 +19,7 @@
 //! |            | `operands`       | joins the same tensor of nothing with itself 2,000 times               |
 //! |            | `deep`           | goes back through 100,000 operations, which is allowed                 |
 //! |            | `backward-twice` | goes back from the same loss a second time                             |
+//! |            | `no-backward`    | never goes back from its loss                                          |
 //! |            | `backward-of-nothing` | goes back from a loss that descends from no weight                |
 //! |            | `overwrite`      | changes a weight between its use and `backward`                        |
 //! |            | `nan`            | has a loss that is NaN                                                 |
@@ -120,7 +121,11 @@ impl Trainer for Hostile {
                 loss.backward()?;
             }
             "straggle" if (job::worker(), job::epoch()) == (1, 1) => harm::does("loop")?,
-            "nan" => return report(loss.affine(0.0, -1.0)?.log()?),
+            "nan" => {
+                loss.backward()?;
+                return report(loss.affine(0.0, -1.0)?.log()?);
+            }
+            "no-backward" => return report(loss),
             "weight-nan" => {
                 loss.backward()?;
                 self.scale.assign(&Tensor::scalar(f32::NAN)?)?;
