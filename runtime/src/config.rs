@@ -195,6 +195,8 @@ settings! {
     compile_jobs ("WEFT_COMPILE_JOBS"): u32 = 1,
     /// Uploads that may wait for the compiler.
     compile_waiting ("WEFT_COMPILE_WAITING"): u32 = 64,
+    /// How long an upload waits for the compiler before it is told to come back later.
+    compile_queue_timeout ("WEFT_COMPILE_QUEUE_TIMEOUT"): Span = Span(Duration::from_secs(300)),
     /// Bytes of one compiled component.
     max_artifact ("WEFT_MAX_ARTIFACT"): Size = Size(512 << 20),
     /// Compiled components that are kept in memory, in bytes.
@@ -257,6 +259,7 @@ impl Settings {
             ("write_timeout", self.write_timeout),
             ("answer_timeout", self.answer_timeout),
             ("queue_timeout", self.queue_timeout),
+            ("compile_queue_timeout", self.compile_queue_timeout),
             ("params_snapshot_every", self.params_snapshot_every),
         ] {
             if span.0.is_zero() {
@@ -322,6 +325,7 @@ impl Settings {
             jobs: self.compile_jobs,
             waiting: self.compile_waiting,
             patience: self.queue_timeout.0,
+            upload_patience: self.compile_queue_timeout.0,
         }
     }
 }

@@ -135,7 +135,7 @@ impl JobError {
                 matches!(
                     error,
                     CompileError::Busy(_)
-                        | CompileError::QueueTimeout(_)
+                        | CompileError::QueueTimeout { .. }
                         | CompileError::Failed(_)
                         | CompileError::TooLong(_)
                 )

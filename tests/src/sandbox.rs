@@ -21,7 +21,15 @@ pub fn new() -> Result<Arc<Sandbox>> {
 /// Compiles, as a deploy does, and loads.
 pub async fn load(sandbox: &Sandbox, component: &[u8]) -> Result<Arc<Loaded>> {
     let time = Duration::from_secs(60);
-    let limits = CompileLimits { time, memory: 2 << 30, artifact: 512 << 20, jobs: 1, waiting: 1, patience: time };
+    let limits = CompileLimits {
+        time,
+        memory: 2 << 30,
+        artifact: 512 << 20,
+        jobs: 1,
+        waiting: 1,
+        patience: time,
+        upload_patience: time,
+    };
     let folder = tempfile::tempdir()?;
     let (wasm, artifact) = (folder.path().join("wasm"), folder.path().join("artifact"));
     std::fs::write(&wasm, component)?;

@@ -313,7 +313,7 @@ impl From<CompileError> for ApiError {
             CompileError::TooMuchMemory(_) => Self::new(Kind::CompileLimit, text).limit("compile_memory"),
             CompileError::TooLarge(_) => Self::new(Kind::CompileLimit, text).limit("max_artifact"),
             CompileError::Busy(_) => Self::new(Kind::Busy, text).limit("compile_waiting").retry_after(5),
-            CompileError::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(5),
+            CompileError::QueueTimeout { name, .. } => Self::new(Kind::Busy, text).limit(name).retry_after(5),
             CompileError::Failed(_) => Self::internal(&text),
         }
     }

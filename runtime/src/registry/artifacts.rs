@@ -172,7 +172,7 @@ impl Artifacts {
             match tokio::time::timeout(patience, alone.lock()).await {
                 Ok(_alone) => self.fetch_alone(blobs, tenant, component).await,
                 // Whoever came before goes on compiling it.
-                Err(_) => Err(CompileError::QueueTimeout(patience).into()),
+                Err(_) => Err(CompileError::QueueTimeout { name: "queue_timeout", limit: patience }.into()),
             }
         };
         let mut fetching = self.fetching.locked();

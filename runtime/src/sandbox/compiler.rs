@@ -29,8 +29,10 @@ pub struct CompileLimits {
     pub jobs: u32,
     /// Uploads that may wait for their turn.
     pub waiting: u32,
-    /// How long a call waits for its turn, where a component has to be compiled again. Uploads wait for as long as it takes.
+    /// How long a call waits for its turn, where a component has to be compiled again.
     pub patience: Duration,
+    /// How long an upload waits for its turn.
+    pub upload_patience: Duration,
 }
 
 /// Why there is no compiled component.
@@ -46,8 +48,8 @@ pub enum CompileError {
     TooLarge(u64),
     #[error("too many uploads at once: {0}")]
     Busy(GateFull),
-    #[error("the compiler had no time for this component within `queue_timeout` = {} ms", .0.as_millis())]
-    QueueTimeout(Duration),
+    #[error("the compiler had no time for this component within `{name}` = {} ms", .limit.as_millis())]
+    QueueTimeout { name: &'static str, limit: Duration },
     #[error("the compiler failed: {0}")]
     Failed(String),
 }
@@ -77,15 +79,24 @@ impl Compiler {
 
     /// Compiles the component in the file `wasm` into the file `artifact`.
     pub async fn compile(&self, tenant: TenantId, wasm: &Path, artifact: &Path) -> Result<(), CompileError> {
-        let turn = self.gate.enter(tenant, 1).await.map_err(CompileError::Busy)?;
-        self.compile_now(turn, wasm, artifact).await
+        self.compile_within(("compile_queue_timeout", self.limits.upload_patience), tenant, wasm, artifact).await
     }
 
     /// The same for a call, which waits for its turn only so long. Compiling itself may take as long as ever: were it given
     /// up, the next call would begin again.
     pub async fn compile_for_call(&self, tenant: TenantId, wasm: &Path, artifact: &Path) -> Result<(), CompileError> {
-        let turn = self.gate.enter_within(self.patience(), tenant, 1).await;
-        let turn = turn.ok_or(CompileError::QueueTimeout(self.patience()))?.map_err(CompileError::Busy)?;
+        self.compile_within(("queue_timeout", self.patience()), tenant, wasm, artifact).await
+    }
+
+    async fn compile_within(
+        &self,
+        (name, limit): (&'static str, Duration),
+        tenant: TenantId,
+        wasm: &Path,
+        artifact: &Path,
+    ) -> Result<(), CompileError> {
+        let turn = self.gate.enter_within(limit, tenant, 1).await;
+        let turn = turn.ok_or(CompileError::QueueTimeout { name, limit })?.map_err(CompileError::Busy)?;
         self.compile_now(turn, wasm, artifact).await
     }
 
