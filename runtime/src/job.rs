@@ -53,7 +53,7 @@ pub use events::EventBook;
 pub use live::{Jobs, Live};
 pub use record::{EpochRecord, Job, JobEvent, Progress, Spending, Stages, State};
 pub(crate) use run::schedule;
-pub use spec::{BadSpec, JobSpec};
+pub use spec::{BadSpec, JobSpec, RANGES};
 
 /// Why a job was not done what was asked.
 #[derive(Debug, thiserror::Error)]

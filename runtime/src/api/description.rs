@@ -10,6 +10,7 @@ use utoipa::OpenApi;
 use super::{
     datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, tenants, uploads,
 };
+use crate::job::RANGES;
 use crate::names::MAX_NAME;
 use crate::params::space::MAX_KEY;
 
@@ -59,6 +60,7 @@ const RUN_CODE: &[&str] = &["invoke", "submit_job", "resume_job", "infer_job"];
 
 const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
 const DIGEST_BEGINNING: &str = "^(sha256:)?[0-9A-Fa-f]{1,64}$";
+const STORE: &str = "^(T[0-9a-f]{32}|[a-z0-9]([a-z0-9-]*[a-z0-9])?)$";
 const NAME: &str = "^[a-z0-9]([a-z0-9-]*[a-z0-9])?$";
 const KEY: &str = "^[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*$";
 
@@ -162,6 +164,8 @@ fn describe_words(schemas: &mut Value) {
         ("JobSpec", "dataset", NAME),
         ("JobSpec", "init_from", NAME),
         ("JobSpec", "name", NAME),
+        ("RollbackRequest", "to", DIGEST_BEGINNING),
+        ("TenantRequest", "store", STORE),
         ("FunctionView", "version", DIGEST),
         ("VersionView", "version", DIGEST),
         ("UploadView", "digest", DIGEST),
@@ -170,7 +174,22 @@ fn describe_words(schemas: &mut Value) {
         let property = schemas.pointer_mut(&format!("/{schema}/properties/{property}"));
         if let Some(property) = property.and_then(Value::as_object_mut) {
             property.insert("pattern".to_owned(), pattern.into());
+            if pattern == NAME {
+                property.insert("maxLength".to_owned(), MAX_NAME.into());
+            }
         }
+    }
+    for (word, low, high) in RANGES {
+        let property = schemas.pointer_mut(&format!("/JobSpec/properties/{word}"));
+        if let Some(property) = property.and_then(Value::as_object_mut) {
+            property.insert("minimum".to_owned(), low.into());
+            property.insert("maximum".to_owned(), high.into());
+        }
+    }
+    // A status is all that has sixteen bits here.
+    if let Some(status) = schemas.pointer_mut("/Problem/properties/status").and_then(Value::as_object_mut) {
+        status.insert("minimum".to_owned(), 400.into());
+        status.insert("maximum".to_owned(), 599.into());
     }
 }
 

@@ -29,6 +29,16 @@ pub const DEFAULT_MEMORY: u64 = 512 << 20;
 /// The least that a worker can do with.
 pub const LEAST_MEMORY: u64 = 8 << 20;
 
+/// How large the whole numbers of a job may be.
+pub const RANGES: [(&str, u64, u64); 6] = [
+    ("epochs", 1, MAX_EPOCHS),
+    ("workers", 1, MAX_WORKERS as u64),
+    ("fan_out", 1, MAX_FAN_OUT as u64),
+    ("batch", 1, MAX_BATCH as u64),
+    ("steps", 1, u32::MAX as u64),
+    ("memory", LEAST_MEMORY, 1 << 44),
+];
+
 /// A training job, as it is asked for. Only `function` must be given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -398,12 +408,17 @@ impl JobSpec {
             true => Ok(()),
             false => Err(BadSpec::new(word, format!("{value} is not between {low} and {high}"))),
         };
-        within("epochs", self.epochs, 1, MAX_EPOCHS)?;
-        within("workers", self.workers.into(), 1, MAX_WORKERS.into())?;
-        within("fan_out", self.fan_out.into(), 1, MAX_FAN_OUT.into())?;
-        within("batch", self.batch.into(), 1, MAX_BATCH.into())?;
-        within("steps", self.steps, 1, u64::from(u32::MAX))?;
-        within("memory", self.memory, LEAST_MEMORY, 1 << 44)?;
+        for (word, low, high) in RANGES {
+            let value = match word {
+                "epochs" => self.epochs,
+                "workers" => self.workers.into(),
+                "fan_out" => self.fan_out.into(),
+                "batch" => self.batch.into(),
+                "steps" => self.steps,
+                _ => self.memory,
+            };
+            within(word, value, low, high)?;
+        }
         for (&epoch, &batch) in &self.batch_schedule {
             within("batch_schedule", epoch, 1, MAX_EPOCHS)?;
             within("batch_schedule", batch.into(), 1, MAX_BATCH.into())?;
