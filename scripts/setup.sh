@@ -62,6 +62,25 @@ redis_server() {
     install_packages redis-server redis-server redis-tools
 }
 
+# Prometheus' own judge of metrics, in target/tools. Only this program of its package: no server is installed.
+metrics_judge() {
+    local tools
+    tools=$(cd "$(dirname "$0")/.." && pwd)/target/tools
+    [ ! -x "$tools/promtool" ] || return 0
+    mkdir -p "$tools"
+    if have promtool; then
+        ln -sf "$(command -v promtool)" "$tools/promtool"
+        return 0
+    fi
+    have apt-get && have dpkg-deb || fail "\`promtool\` is missing and there is no apt-get here; install it with your system's package tool"
+    say "fetching promtool, of Debian's package prometheus, into target/tools"
+    fresh_lists
+    scratch_folder promtool
+    (cd "$scratch/promtool" && apt-get download -qq -o APT::Sandbox::User="$(id -un)" prometheus >/dev/null && dpkg-deb --extract prometheus_*.deb .) ||
+        fail "could not fetch prometheus; see apt's message above"
+    install -m 755 "$scratch/promtool/usr/bin/promtool" "$tools/promtool"
+}
+
 # The Python libraries whose files the tests read.
 python_libraries() {
     install_packages python3 python3
@@ -70,17 +89,21 @@ python_libraries() {
     "$(dirname "$0")/python-venv.sh" || fail "no Python environment for the tests; see the message above"
 }
 
+# Brings apt's lists of packages up to date, once.
+fresh_lists() {
+    [ -z "${apt_is_fresh:-}" ] || return 0
+    # A third-party source that is down must not keep us from Debian's own packages.
+    as_root apt-get update -qq || say "apt-get update had errors; trying with what it got"
+    apt_is_fresh=yes
+}
+
 # apt_install WHAT PACKAGE...: the packages that bring WHAT.
 apt_install() {
     local what=$1
     shift
     have apt-get || fail "$what is missing and there is no apt-get here; install $* with your system's package tool"
     say "installing $* (for $what)"
-    if [ -z "${apt_is_fresh:-}" ]; then
-        # A third-party source that is down must not keep us from Debian's own packages.
-        as_root apt-get update -qq || say "apt-get update had errors; trying with what it got"
-        apt_is_fresh=yes
-    fi
+    fresh_lists
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
         fail "could not install $*; see apt's message above"
 }
@@ -200,6 +223,7 @@ test_tools() {
     install_packages chromium chromium
     redis_server
     software_gpu
+    metrics_judge
     python_libraries
 }
 

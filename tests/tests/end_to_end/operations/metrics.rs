@@ -1,6 +1,8 @@
 //! What Prometheus reads.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::json;
@@ -147,7 +149,25 @@ fn the_number_of_series_does_not_follow_what_callers_send() -> Result<()> {
     Ok(())
 }
 
-/// What `promtool check metrics` asks of names, types and help texts.
+/// Prometheus' own opinion of names, types and help texts.
+#[test]
+fn promtool_finds_nothing_to_mend() -> Result<()> {
+    let text = used()?.operator()?.get("/metrics")?.text();
+    let promtool = components::repository().join("target/tools/promtool");
+    let mut check = Command::new(&promtool)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("`{}`: `scripts/setup.sh test` fetches it", promtool.display()))?;
+    check.stdin.take().context("no input")?.write_all(text.as_bytes())?;
+    let said = check.wait_with_output()?;
+    let complaints = String::from_utf8_lossy(&[said.stdout, said.stderr].concat()).into_owned();
+    ensure!(said.status.success() && complaints.trim().is_empty(), "{complaints}");
+    Ok(())
+}
+
 #[test]
 fn whoever_does_not_ask_for_openmetrics_gets_the_older_format() -> Result<()> {
     let answer = used()?.operator()?.get("/metrics")?;
