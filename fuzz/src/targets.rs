@@ -17,7 +17,7 @@ use weft::dataset::rows::{Element, Features, Labels, Rows};
 use weft::job::JobSpec;
 use weft::job::checkpoint::{Progress, Training};
 use weft::job::learning::Learning;
-use weft::job::model::{Private, Shared};
+use weft::job::model::{GlobalModel, WorkerState};
 use weft::model::{Dtype, Meta, Model, TensorInfo, export_npz};
 use weft::params::embedded::frame::Record;
 use weft::params::{Entry, Form, Key, Moment, Space, Value};
@@ -206,12 +206,12 @@ fn checkpoint(bytes: &[u8]) {
 }
 
 fn checkpoints() -> Result<Vec<Vec<u8>>> {
-    let shared = || Arc::new(Shared { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None });
-    let private = Private { moments: vec![0.25; 2], steps: 9, locals: vec![4.0], residual: vec![0.5; 2] };
+    let shared = || Arc::new(GlobalModel { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None });
+    let private = WorkerState { moments: vec![0.25; 2], steps: 9, locals: vec![4.0], residual: vec![0.5; 2] };
     let training = Training {
         model: shared(),
         optimizer: private.clone(),
-        privates: vec![Arc::new(private)],
+        worker_states: vec![Arc::new(private)],
         best: Some(shared()),
         progress: Progress {
             epoch: 2,

@@ -8,7 +8,7 @@ use weft_gpu::{Shape, op};
 use super::HostState;
 use super::bindings::weft::train::model::{self as contract, Decay, Error, Host, Initial, Optimizer, Role};
 use super::tensor::{Handle, sizes};
-use crate::train::declared::{self, Declaration, DeclareError, Plan};
+use crate::train::declared::{self, DeclareError, Plan, TensorDeclaration};
 
 impl From<Role> for declared::Role {
     fn from(role: Role) -> Self {
@@ -104,7 +104,7 @@ impl Host for HostState {
     ) -> Result<Result<Resource<Handle>, Error>> {
         let declare = || -> Result<_, Error> {
             let shape = Shape::new(&sizes(&dimensions))?;
-            let declaration = Declaration { name, role: role.into(), shape, initial: initial.into() };
+            let declaration = TensorDeclaration { name, role: role.into(), shape, initial: initial.into() };
             let number = self.plan()?.declare(declaration)?;
             self.compute.tensors.declare(number)
         };

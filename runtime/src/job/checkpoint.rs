@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::engine::ModelFacts;
 use super::learning::Learning;
-use super::model::{Private, Shared};
+use super::model::{GlobalModel, WorkerState};
 use super::record::{Spending, Stages};
 use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
 
@@ -17,13 +17,13 @@ const KEY: &str = "weft.checkpoint";
 /// A job between two rounds.
 #[derive(Clone, Debug)]
 pub struct Training {
-    pub model: Arc<Shared>,
+    pub model: Arc<GlobalModel>,
     /// Of the job's own optimizer, where there is one.
-    pub optimizer: Private,
+    pub optimizer: WorkerState,
     /// By worker.
-    pub privates: Vec<Arc<Private>>,
+    pub worker_states: Vec<Arc<WorkerState>>,
     /// The model that validated best, if it is to be kept.
-    pub best: Option<Arc<Shared>>,
+    pub best: Option<Arc<GlobalModel>>,
     pub progress: Progress,
 }
 
@@ -81,11 +81,11 @@ impl Training {
             ("buffers".to_owned(), &self.model.buffers),
             ("optimizer.moments".to_owned(), &self.optimizer.moments),
         ];
-        for (worker, private) in self.privates.iter().enumerate() {
-            rows.push((format!("worker.{worker}.moments"), &private.moments));
-            rows.push((format!("worker.{worker}.locals"), &private.locals));
-            if !private.residual.is_empty() {
-                rows.push((format!("worker.{worker}.residual"), &private.residual));
+        for (worker, worker_state) in self.worker_states.iter().enumerate() {
+            rows.push((format!("worker.{worker}.moments"), &worker_state.moments));
+            rows.push((format!("worker.{worker}.locals"), &worker_state.locals));
+            if !worker_state.residual.is_empty() {
+                rows.push((format!("worker.{worker}.residual"), &worker_state.residual));
             }
         }
         if let Some(best) = &self.best {
@@ -95,7 +95,7 @@ impl Training {
         let facts = Facts {
             progress: self.progress.clone(),
             optimizer_steps: self.optimizer.steps,
-            worker_steps: self.privates.iter().map(|private| private.steps).collect(),
+            worker_steps: self.worker_states.iter().map(|worker_state| worker_state.steps).collect(),
             has_best: self.best.is_some(),
         };
         let facts = serde_json::to_string(&facts).map_err(io::Error::other)?;
@@ -123,14 +123,14 @@ impl Training {
             }
             Ok(model.tensor(name)?.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
         };
-        let mut shared = |prefix: &str| -> Result<Arc<Shared>, BadCheckpoint> {
+        let mut shared = |prefix: &str| -> Result<Arc<GlobalModel>, BadCheckpoint> {
             let (weights, buffers) = (row(&format!("{prefix}weights"))?, row(&format!("{prefix}buffers"))?);
-            Ok(Arc::new(Shared { weights, buffers, of: None }))
+            Ok(Arc::new(GlobalModel { weights, buffers, of: None }))
         };
         let (model, best) = (shared("")?, facts.has_best.then(|| shared("best.")).transpose()?);
         let optimizer =
-            Private { moments: row("optimizer.moments")?, steps: facts.optimizer_steps, ..Private::default() };
-        let private = |(worker, steps): (usize, &u64)| -> Result<Arc<Private>, BadCheckpoint> {
+            WorkerState { moments: row("optimizer.moments")?, steps: facts.optimizer_steps, ..WorkerState::default() };
+        let worker_state = |(worker, steps): (usize, &u64)| -> Result<Arc<WorkerState>, BadCheckpoint> {
             let moments = row(&format!("worker.{worker}.moments"))?;
             let locals = row(&format!("worker.{worker}.locals"))?;
             // Most codecs have none.
@@ -138,10 +138,10 @@ impl Training {
                 Err(BadCheckpoint::Missing(_)) => Vec::new(),
                 residual => residual?,
             };
-            Ok(Arc::new(Private { moments, steps: *steps, locals, residual }))
+            Ok(Arc::new(WorkerState { moments, steps: *steps, locals, residual }))
         };
-        let privates = facts.worker_steps.iter().enumerate().map(private).collect::<Result<_, _>>()?;
-        Ok(Self { model, optimizer, privates, best, progress: facts.progress })
+        let worker_states = facts.worker_steps.iter().enumerate().map(worker_state).collect::<Result<_, _>>()?;
+        Ok(Self { model, optimizer, worker_states, best, progress: facts.progress })
     }
 }
 
@@ -152,11 +152,11 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_what_is_found() {
-        let shared = |first: f32| Arc::new(Shared { weights: vec![first, -0.0], buffers: vec![2.5], of: None });
+        let shared = |first: f32| Arc::new(GlobalModel { weights: vec![first, -0.0], buffers: vec![2.5], of: None });
         let training = Training {
             model: shared(1.0),
-            optimizer: Private { moments: vec![0.5; 2], steps: 7, ..Private::default() },
-            privates: vec![Arc::new(Private {
+            optimizer: WorkerState { moments: vec![0.5; 2], steps: 7, ..WorkerState::default() },
+            worker_states: vec![Arc::new(WorkerState {
                 moments: vec![0.25; 2],
                 steps: 9,
                 locals: vec![4.0],
@@ -174,7 +174,7 @@ mod tests {
         };
         let found = Training::from_file(io::Cursor::new(training.to_file().unwrap())).unwrap();
         assert_eq!(found.model, training.model);
-        assert_eq!((found.optimizer, found.privates), (training.optimizer, training.privates));
+        assert_eq!((found.optimizer, found.worker_states), (training.optimizer, training.worker_states));
         assert_eq!((found.best, found.progress), (training.best, training.progress));
     }
 

@@ -16,11 +16,11 @@ use super::common::{Common, Cursor};
 use super::cost::Prices;
 use super::is_busy;
 use super::learning::{Learning, Seen, Validated, Verdict};
-use super::model::{Private, Shared};
+use super::model::{GlobalModel, WorkerState};
 use super::record::{EpochRecord, Spending, Stages};
 use super::spec::Keep;
-use super::team::{Halt, Shares, Sizes, Team};
-use super::worker::{Assignment, Born, Share, Task, Used, means};
+use super::team::{Contributions, Halt, Sizes, Team};
+use super::worker::{Assignment, Contribution, Declaration, Task, Used, means};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
 use crate::devices::TAPE_NODES;
 use crate::host::bindings::weft::train::training::Traits;
@@ -48,7 +48,7 @@ pub trait Keeper: Send + Sync {
     fn model(
         &self,
         suffix: &str,
-        shared: &Shared,
+        shared: &GlobalModel,
         plan: &Plan,
         facts: ModelFacts,
     ) -> impl Future<Output = Result<(), Halt>> + Send;
@@ -152,11 +152,13 @@ impl Reference {
 }
 
 /// Puts a model's numbers over those that a plan's tensors have at first.
-pub type Load = Box<dyn FnOnce(&Plan, &mut Shared) -> Result<(), String> + Send>;
+pub type Load = Box<dyn FnOnce(&Plan, &mut GlobalModel) -> Result<(), String> + Send>;
 
-/// What a job starts from, if not from the trainer's first values.
-pub enum From {
-    Birth,
+/// What a job starts from.
+pub enum Origin {
+    /// The first values that the trainer declares.
+    FirstValues,
+    /// Another model's weights.
     Model(Load),
     Checkpoint(Box<Training>),
 }
@@ -165,26 +167,26 @@ impl<K: Keeper> Engine<K> {
     pub fn new(
         common: Arc<Common>,
         mut team: Team,
-        born: Born,
+        declaration: Declaration,
         rule: Rule,
         keeper: Arc<K>,
         prices: Prices,
-        from: From,
+        origin: Origin,
     ) -> Result<Self, Halt> {
-        let Born { plan, mut model, private, statistics } = born;
+        let Declaration { plan, mut model, worker_state, statistics } = declaration;
         let workers = common.spec.workers as usize;
         let is_local = common.exchange == Exchange::Weights;
         let first = match is_local {
-            true => private,
-            false => Private { moments: Vec::new(), steps: 0, ..private },
+            true => worker_state,
+            false => WorkerState { moments: Vec::new(), steps: 0, ..worker_state },
         };
         let (weights, buffers) = (model.weights.len(), model.buffers.len());
         let payload = if common.exchange == Exchange::Statistics { statistics } else { weights };
         team.sizes = Sizes { payload, buffers, weights };
-        let training = match from {
-            From::Checkpoint(training) => {
+        let training = match origin {
+            Origin::Checkpoint(training) => {
                 let fits = (training.model.weights.len(), training.model.buffers.len()) == (weights, buffers)
-                    && training.privates.len() == workers;
+                    && training.worker_states.len() == workers;
                 if !fits {
                     let text = "the checkpoint is of another model than the trainer declares now";
                     return Err(Halt::Failed(text.to_owned()));
@@ -192,7 +194,7 @@ impl<K: Keeper> Engine<K> {
                 *training
             }
             other => {
-                if let From::Model(load) = other {
+                if let Origin::Model(load) = other {
                     load(&plan, &mut model).map_err(Halt::Failed)?;
                 }
                 let progress = Progress {
@@ -204,8 +206,14 @@ impl<K: Keeper> Engine<K> {
                     best: ModelFacts::default(),
                 };
                 let first = Arc::new(first);
-                let privates = (0..workers).map(|_| first.clone()).collect();
-                Training { model: Arc::new(model), optimizer: Private::default(), privates, best: None, progress }
+                let worker_states = (0..workers).map(|_| first.clone()).collect();
+                Training {
+                    model: Arc::new(model),
+                    optimizer: WorkerState::default(),
+                    worker_states,
+                    best: None,
+                    progress,
+                }
             }
         };
         let reference = match common.exchange {
@@ -288,13 +296,13 @@ impl<K: Keeper> Engine<K> {
             if every > 0 && self.common.exchange == Exchange::Weights && workers == 1 {
                 count = count.min(every - since_checkpoint);
             }
-            let mut shares = self.round(Task::Train { steps: count }, |_| true, Arc::default()).await?;
+            let mut contributions = self.round(Task::Train { steps: count }, |_| true, Arc::default()).await?;
             let start = Instant::now();
-            self.decode(&mut shares).map_err(Halt::Failed)?;
-            let statistics = self.merge(&shares).map_err(Halt::Failed)?;
+            self.decode(&mut contributions).map_err(Halt::Failed)?;
+            let statistics = self.merge(&contributions).map_err(Halt::Failed)?;
             let merge_seconds = start.elapsed().as_secs_f64();
             self.training.progress.sums.stages.merge += merge_seconds;
-            self.count(&shares, true)?;
+            self.count(&contributions, true)?;
             if self.common.traits.contains(Traits::UPDATES) && self.common.exchange != Exchange::Weights {
                 self.update(statistics).await?;
             }
@@ -315,39 +323,41 @@ impl<K: Keeper> Engine<K> {
         task: Task,
         takes_part: impl Fn(u32) -> bool,
         statistics: Arc<Vec<f32>>,
-    ) -> Result<Shares, Halt> {
-        let (at, model, privates) = (self.cursor(), self.training.model.clone(), self.training.privates.clone());
+    ) -> Result<Contributions, Halt> {
+        let (at, model, worker_states) =
+            (self.cursor(), self.training.model.clone(), self.training.worker_states.clone());
         let assignment = |worker: u32, round: u64| Assignment {
             round,
             task,
             at,
             model: model.clone(),
-            private: privates.get(worker as usize).cloned(),
+            worker_state: worker_states.get(worker as usize).cloned(),
             statistics: statistics.clone(),
         };
         self.team.round(takes_part, assignment).await
     }
 
     /// What came encoded becomes what it was.
-    fn decode(&self, shares: &mut Shares) -> Result<(), String> {
+    fn decode(&self, contributions: &mut Contributions) -> Result<(), String> {
         let Some(reference) = &self.reference else { return Ok(()) };
-        for (_, share) in shares.iter_mut().filter(|(_, share)| !share.encoded.is_empty()) {
-            let decoded = reference.decode(&std::mem::take(&mut share.encoded));
-            share.payload = decoded.map_err(|error| format!("gradients could not be decoded: {error}"))?;
+        for (_, contribution) in contributions.iter_mut().filter(|(_, contribution)| !contribution.encoded.is_empty()) {
+            let decoded = reference.decode(&std::mem::take(&mut contribution.encoded));
+            contribution.payload = decoded.map_err(|error| format!("gradients could not be decoded: {error}"))?;
         }
         Ok(())
     }
 
-    /// Shares become the model; statistics are given back, summed.
-    fn merge(&mut self, shares: &[(u32, Box<Share>)]) -> Result<Arc<Vec<f32>>, String> {
-        let parts: Vec<(&[f32], u64)> = shares
+    /// Merges the contributions into the model. Returns the summed statistics.
+    fn merge(&mut self, contributions: &[(u32, Box<Contribution>)]) -> Result<Arc<Vec<f32>>, String> {
+        let parts: Vec<(&[f32], u64)> = contributions
             .iter()
-            .filter(|(_, share)| share.samples > 0)
-            .map(|(_, share)| (&share.payload[..], share.samples))
+            .filter(|(_, contribution)| contribution.samples > 0)
+            .map(|(_, contribution)| (&contribution.payload[..], contribution.samples))
             .collect();
-        let buffers: Vec<(&[f32], u64)> = shares.iter().map(|(_, share)| (&share.buffers[..], share.samples)).collect();
+        let buffers: Vec<(&[f32], u64)> =
+            contributions.iter().map(|(_, contribution)| (&contribution.buffers[..], contribution.samples)).collect();
         let model = &self.training.model;
-        let mut next = Shared { buffers: model.buffers.clone(), ..Shared::default() };
+        let mut next = GlobalModel { buffers: model.buffers.clone(), ..GlobalModel::default() };
         merge::mean(&mut next.buffers, &buffers);
         let mut statistics = Vec::new();
         match self.common.exchange {
@@ -357,8 +367,8 @@ impl<K: Keeper> Engine<K> {
                     [(first, _), ..] => vec![0.0; first.len()],
                 };
                 merge::mean(&mut next.weights, &parts);
-                // What one worker alone has done is what it has.
-                if let ([(worker, _)], 1) = (shares, self.common.spec.workers) {
+                // With one worker, the merged weights equal its own.
+                if let ([(worker, _)], 1) = (contributions, self.common.spec.workers) {
                     next.of = self.team.who(*worker);
                 }
             }
@@ -378,23 +388,27 @@ impl<K: Keeper> Engine<K> {
             }
         }
         self.training.model = Arc::new(next);
-        self.take_privates(shares);
+        self.take_worker_states(contributions);
         Ok(Arc::new(statistics))
     }
 
     /// What stays with workers; one that was left out joins with the mean of the others' moments.
-    fn take_privates(&mut self, shares: &[(u32, Box<Share>)]) {
-        let privates = &mut self.training.privates;
-        let mut is_there = vec![false; privates.len()];
-        for (worker, share) in shares {
-            if let (Some(place), Some(private)) = (privates.get_mut(*worker as usize), &share.private) {
-                *place = Arc::new(private.clone());
+    fn take_worker_states(&mut self, contributions: &[(u32, Box<Contribution>)]) {
+        let worker_states = &mut self.training.worker_states;
+        let mut is_there = vec![false; worker_states.len()];
+        for (worker, contribution) in contributions {
+            if let (Some(place), Some(worker_state)) =
+                (worker_states.get_mut(*worker as usize), &contribution.worker_state)
+            {
+                *place = Arc::new(worker_state.clone());
                 is_there[*worker as usize] = true;
             }
         }
-        let parts: Vec<(&[f32], u64)> = shares
+        let parts: Vec<(&[f32], u64)> = contributions
             .iter()
-            .filter_map(|(_, share)| Some((&share.private.as_ref()?.moments[..], share.samples)))
+            .filter_map(|(_, contribution)| {
+                Some((&contribution.worker_state.as_ref()?.moments[..], contribution.samples))
+            })
             .filter(|(moments, samples)| !moments.is_empty() && *samples > 0)
             .collect();
         let Some((first, _)) = parts.first() else { return };
@@ -403,38 +417,42 @@ impl<K: Keeper> Engine<K> {
         }
         let mut moments = vec![0.0; first.len()];
         merge::mean(&mut moments, &parts);
-        let steps = shares.iter().filter_map(|(_, share)| share.private.as_ref()).map(|private| private.steps).max();
-        for (place, _) in privates.iter_mut().zip(is_there).filter(|(_, there)| !there) {
-            let Private { locals, residual, .. } = Private::clone(place);
-            let joined = Private { moments: moments.clone(), steps: steps.unwrap_or(0), locals, residual };
+        let steps = contributions
+            .iter()
+            .filter_map(|(_, contribution)| contribution.worker_state.as_ref())
+            .map(|worker_state| worker_state.steps)
+            .max();
+        for (place, _) in worker_states.iter_mut().zip(is_there).filter(|(_, there)| !there) {
+            let WorkerState { locals, residual, .. } = WorkerState::clone(place);
+            let joined = WorkerState { moments: moments.clone(), steps: steps.unwrap_or(0), locals, residual };
             *place = Arc::new(joined);
         }
     }
 
     /// Has one worker make weights of statistics, for all.
     async fn update(&mut self, statistics: Arc<Vec<f32>>) -> Result<(), Halt> {
-        let shares = self.round(Task::Update, |worker| worker == 0, statistics).await?;
-        self.count(&shares, false)?;
-        for (_, mut share) in shares {
-            let weights = std::mem::take(&mut share.payload);
-            let buffers = std::mem::take(&mut share.buffers);
+        let contributions = self.round(Task::Update, |worker| worker == 0, statistics).await?;
+        self.count(&contributions, false)?;
+        for (_, mut contribution) in contributions {
+            let weights = std::mem::take(&mut contribution.payload);
+            let buffers = std::mem::take(&mut contribution.buffers);
             if let Some(reference) = &self.reference {
                 let written = reference.declared.write(Part::Weights, &weights);
                 written.map_err(|error| Halt::Failed(error.to_string()))?;
             }
-            self.training.model = Arc::new(Shared { weights, buffers, of: None });
+            self.training.model = Arc::new(GlobalModel { weights, buffers, of: None });
         }
         Ok(())
     }
 
-    /// Adds up what shares came to and took.
-    fn count(&mut self, shares: &[(u32, Box<Share>)], trains: bool) -> Result<(), Halt> {
-        for (_, share) in shares {
+    /// Adds up what contributions came to and took.
+    fn count(&mut self, contributions: &[(u32, Box<Contribution>)], trains: bool) -> Result<(), Halt> {
+        for (_, contribution) in contributions {
             if trains {
-                self.training.progress.sums.loss += share.loss;
-                self.training.progress.sums.samples += share.samples;
+                self.training.progress.sums.loss += contribution.loss;
+                self.training.progress.sums.samples += contribution.samples;
             }
-            self.spend(&share.used);
+            self.spend(&contribution.used);
         }
         for used in std::mem::take(&mut self.team.overhead) {
             self.spend(&used);
@@ -475,14 +493,14 @@ impl<K: Keeper> Engine<K> {
         let has_tests = self.common.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
         let validates = has_tests && (epoch == epochs || (every > 0 && epoch.is_multiple_of(every)));
         if validates {
-            let shares = self.round(Task::Evaluate, |_| true, Arc::default()).await?;
-            self.metrics = means(shares.iter().map(|(_, share)| &**share));
+            let contributions = self.round(Task::Evaluate, |_| true, Arc::default()).await?;
+            self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
             if self.metrics.len() > MAX_METRICS {
                 return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
             }
             // What is no number cannot be kept, nor compared.
             self.metrics.retain(|_, value| value.is_finite());
-            self.count(&shares, false)?;
+            self.count(&contributions, false)?;
         } else {
             self.metrics.clear();
         }
@@ -525,7 +543,7 @@ impl<K: Keeper> Engine<K> {
         // First: whatever happens, the tenant's ledger has no less than its jobs' records and checkpoints.
         self.charge(true)?;
         if let Some(reference) = &self.reference {
-            let read = Private::read(&reference.declared).map_err(|error| Halt::Failed(error.to_string()))?;
+            let read = WorkerState::read(&reference.declared).map_err(|error| Halt::Failed(error.to_string()))?;
             self.training.optimizer = read;
         }
         self.keeper.checkpoint(&self.training, epoch).await

@@ -15,7 +15,7 @@ use super::checkpoint::Training;
 use super::common::Common;
 use super::engine::{Keeper, ModelFacts};
 use super::live::Live;
-use super::model::Shared;
+use super::model::GlobalModel;
 use super::record::{CheckpointRef, EpochRecord, JobEvent};
 use super::team::{Halt, Order};
 use crate::catalog::CatalogError;
@@ -202,7 +202,7 @@ impl Keeper for Kept {
         self.insist("a checkpoint", || self.keep_checkpoint(file.clone(), at, epoch.clone())).await
     }
 
-    async fn model(&self, suffix: &str, shared: &Shared, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
+    async fn model(&self, suffix: &str, shared: &GlobalModel, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
         let name = self.name(suffix).map_err(Halt::Failed)?;
         let meta = Meta {
             function: Some(self.common.version),

@@ -1,4 +1,4 @@
-//! The model between rounds, in the host's memory: what workers start from and what they hand over.
+//! The model between rounds, in the host's memory: the global model that workers start from, and each worker's own state.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,16 +10,16 @@ use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
 use crate::sync::Who;
 use crate::train::declared::{Declared, Part, Plan, Role};
 
-/// The model as all workers see it.
+/// The weights and buffers that all workers start a round from.
 #[derive(Debug, Default, PartialEq)]
-pub struct Shared {
+pub struct GlobalModel {
     pub weights: Vec<f32>,
     pub buffers: Vec<f32>,
-    /// Whose own it is as it stands: that worker need not load it.
+    /// The worker whose local weights already equal this. It skips the reload.
     pub of: Option<Who>,
 }
 
-impl Shared {
+impl GlobalModel {
     pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
         let mut shared = Self::default();
         declared.read(Part::Weights, &mut shared.weights)?;
@@ -36,12 +36,12 @@ impl Shared {
         size_of_val(&self.weights[..]) as u64 + size_of_val(&self.buffers[..]) as u64
     }
 
-    /// As a file that others can open.
+    /// As a safetensors file.
     pub fn to_file(&self, plan: &Plan, meta: &Meta) -> Result<Vec<u8>, WriteError> {
         let tensors = [(Role::Weight, &self.weights), (Role::Buffer, &self.buffers)];
         let placed = tensors.map(|(role, row)| plan.places(role).into_iter().map(move |place| (place, row)));
         let placed: Vec<_> = placed.into_iter().flatten().collect();
-        let info = |declaration: &crate::train::declared::Declaration| TensorInfo {
+        let info = |declaration: &crate::train::declared::TensorDeclaration| TensorInfo {
             name: declaration.name.clone(),
             dtype: Dtype::F32,
             shape: declaration.shape.to_vec(),
@@ -58,7 +58,7 @@ impl Shared {
         Ok(file)
     }
 
-    /// Takes over the tensors of a file, which are those that are declared.
+    /// Takes the tensors of a file, which must be those that are declared.
     pub fn take<R: io::Read + io::Seek>(
         &mut self,
         plan: &Plan,
@@ -97,31 +97,31 @@ pub fn host_bytes(declared: &Declared, spec: &JobSpec) -> u64 {
     let model = bytes(Part::Weights) + bytes(Part::Buffers) + bytes(Part::Statistics);
     let takes_residual = spec.codec.parse::<Codec>().is_ok_and(|codec| codec.takes_residual());
     let residual = if takes_residual { bytes(Part::Weights) } else { 0 };
-    let private = bytes(Part::Moments) + bytes(Part::Locals) + residual;
+    let worker_state = bytes(Part::Moments) + bytes(Part::Locals) + residual;
     // What a worker hands over; what is its own as the round began, as it ends, and in a checkpoint; and its part of what
     // the job has once: the model before and after the round, the best so far, and the file that is written.
     let shared = (4 * model).div_ceil(u64::from(spec.workers.max(1)));
-    model + 3 * private + shared
+    model + 3 * worker_state + shared
 }
 
-/// What stays with a worker from round to round, and with its place when it is lost.
+/// What a worker keeps from round to round. When it is lost, its replacement gets it.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Private {
-    /// What its optimizer remembers.
+pub struct WorkerState {
+    /// The moments of its optimizer.
     pub moments: Vec<f32>,
-    /// Steps that its optimizer has done.
+    /// How many steps its optimizer has done.
     pub steps: u64,
     pub locals: Vec<f32>,
-    /// What of its gradients has not been sent yet; empty for a codec that sends all of them.
+    /// The part of its gradients that its codec has not sent yet; empty for a codec that sends all of them.
     pub residual: Vec<f32>,
 }
 
-impl Private {
+impl WorkerState {
     pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
-        let mut private = Self { steps: declared.optimizer_steps(), ..Self::default() };
-        declared.read(Part::Moments, &mut private.moments)?;
-        declared.read(Part::Locals, &mut private.locals)?;
-        Ok(private)
+        let mut worker_state = Self { steps: declared.optimizer_steps(), ..Self::default() };
+        declared.read(Part::Moments, &mut worker_state.moments)?;
+        declared.read(Part::Locals, &mut worker_state.locals)?;
+        Ok(worker_state)
     }
 
     pub fn write(&self, declared: &mut Declared) -> Result<(), weft_gpu::Error> {

@@ -9,7 +9,7 @@ use weft_gpu::{Context, Crew, Lease};
 
 use super::JobError;
 use super::common::{JobData, split_memory};
-use super::model::{Shared, host_bytes};
+use super::model::{GlobalModel, host_bytes};
 use super::spec::{BadSpec, JobSpec};
 use crate::catalog::BlobFile;
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
@@ -106,7 +106,7 @@ impl Probe {
         let host_bytes = host_bytes(declared, &self.spec);
         if let Some(model) = &mut self.init_from {
             let plan = declared.plan().clone();
-            let mut shared = Shared::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
+            let mut shared = GlobalModel::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
             shared.take(&plan, model).map_err(|error| BadSpec::new("init_from", error))?;
         }
         if let Some(data) = self.data.as_ref().filter(|_| !self.has_trained) {

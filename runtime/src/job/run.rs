@@ -19,7 +19,7 @@ use weft_gpu::{Lease, Pool};
 use super::checkpoint::Training;
 use super::common::{Common, lease_worker};
 use super::cost::Prices;
-use super::engine::{Ending, Engine, From};
+use super::engine::{Ending, Engine, Origin};
 use super::keep::Kept;
 use super::live::{Live, Prepared};
 use super::queue::{Allowed, Ask, InTheWay, Pass};
@@ -360,29 +360,29 @@ async fn train(
             let bytes = node.blobs.read(&checkpoint.digest, 0..checkpoint.size).await;
             let bytes = bytes.map_err(|error| halt(error.into()))?;
             let training = Training::from_file(io::Cursor::new(bytes));
-            From::Checkpoint(Box::new(training.map_err(|error| Halt::Failed(error.to_string()))?))
+            Origin::Checkpoint(Box::new(training.map_err(|error| Halt::Failed(error.to_string()))?))
         }
         (None, Some(model)) => {
             let model = node.catalog.model(job.tenant, model).map_err(|error| halt(error.into()))?;
             let place = node.place_for_opening(&common.tenant).await.map_err(|error| halt(error.into()))?;
             let opened = node.catalog.open_model(&common.tenant, &model, place).await;
             let mut file = opened.map_err(|error| halt(error.into()))?;
-            From::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
+            Origin::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
         }
-        (None, None) => From::Birth,
+        (None, None) => Origin::FirstValues,
     };
     let deadline = Some(job.spec.max_time_ms).filter(|ms| *ms > 0).map(|ms| {
         let spent: f64 = job.history.iter().map(|epoch| epoch.seconds).sum();
         Instant::now() + Duration::from_millis(ms).saturating_sub(Duration::from_secs_f64(spent))
     });
     let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &common) };
-    let (team, born) = Team::start(common.clone(), leases, lines, deadline).await?;
+    let (team, declaration) = Team::start(common.clone(), leases, lines, deadline).await?;
     let ms = live.asked.elapsed().as_secs_f64() * 1e3;
     live.events.tell(JobEvent::Ready { workers: job.spec.workers, ms });
     node.jobs.note_ready(live, ms);
     let keeper = Arc::new(Kept { node: node.clone(), live: live.clone(), common: common.clone() });
     let prices = Prices::of(&node.settings);
-    let engine = Engine::new(common, team, *born, rule, keeper, prices, from)?;
+    let engine = Engine::new(common, team, *declaration, rule, keeper, prices, from)?;
     Ok(engine.run().await)
 }
 

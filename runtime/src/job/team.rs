@@ -10,23 +10,23 @@ use weft_gpu::Lease;
 use super::JobError;
 use super::common::Common;
 use super::silence::{Silence, describe};
-use super::worker::{Assignment, Born, Hired, Message, Share, Used, WorkerError, hire};
+use super::worker::{Assignment, Contribution, Declaration, Message, Used, WorkerError, WorkerHandle, start_worker};
 use crate::sync::{Action, Barrier, Event, Exchange, Who};
 
-/// What workers handed over, in the order of the workers.
-pub type Shares = Vec<(u32, Box<Share>)>;
+/// The contributions of a round, in the order of the workers.
+pub type Contributions = Vec<(u32, Box<Contribution>)>;
 
-/// How often a worker may fail in one round.
+/// How often one worker may fail in one round.
 pub const ATTEMPTS: u32 = 3;
 
-/// What a running job is told to do.
+/// An order to a running job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     #[default]
     Run,
-    /// Somebody has had enough of it.
+    /// The user stops it.
     Stop,
-    /// The node stops; the job goes on when it is there again.
+    /// The node stops. The job goes on after the restart.
     Pause,
 }
 
@@ -36,7 +36,7 @@ pub enum Halt {
     Stopped,
     Paused,
     OutOfTime,
-    /// Something is in the way that passes: a full device, a bucket that is away.
+    /// Something temporary is in the way: a full device, a bucket that cannot be reached.
     Waits(String),
     Failed(String),
 }
@@ -49,15 +49,15 @@ impl Halt {
     }
 }
 
-/// What followers are told as it happens.
+/// What the job's followers are told while it runs.
 pub enum News {
     Lost {
         worker: u32,
         reason: String,
     },
-    /// The round stands still: whom it waits for, and for how long.
+    /// The round stands still: which workers it waits for, and since when.
     Silent(String),
-    /// It goes on, after so long.
+    /// The round goes on after it stood still for this long.
     Heard(Duration),
     /// Steps of the epoch that a worker has done, its latest loss, and samples of this round.
     Progress {
@@ -68,7 +68,7 @@ pub enum News {
     },
 }
 
-/// Numbers that a share must have, or its trainer declares something else than the others.
+/// Numbers that a contribution must have, or its trainer declares something else than the others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     pub payload: usize,
@@ -79,7 +79,7 @@ pub struct Sizes {
 pub struct Team {
     common: Arc<Common>,
     barrier: Barrier,
-    hired: Vec<Option<Hired>>,
+    handles: Vec<Option<WorkerHandle>>,
     /// For those that are started first.
     leases: Vec<Option<Vec<Lease>>>,
     outbox: mpsc::UnboundedSender<Message>,
@@ -90,23 +90,23 @@ pub struct Team {
     deadline: Option<Instant>,
     straggler: Option<Duration>,
     pub sizes: Sizes,
-    born: Option<Box<Born>>,
+    declaration: Option<Box<Declaration>>,
     waiting_for: usize,
     /// Of the round.
     assignments: Vec<Option<Assignment>>,
-    shares: Vec<Option<Box<Share>>>,
+    contributions: Vec<Option<Box<Contribution>>>,
     last_error: String,
     /// Whether that was the node's, and not the function's.
     last_error_passes: bool,
     silence: Silence,
-    /// Workers that were lost.
+    /// How many workers were lost so far.
     pub losses: u64,
-    /// What those used that handed in no share: starting up, mostly.
+    /// Resources of workers that have not handed in a contribution, such as those of starting up.
     pub overhead: Vec<Used>,
     news: Box<dyn Fn(News) + Send>,
 }
 
-/// By which way a team is spoken to.
+/// The control channels of a running team.
 pub struct Lines {
     pub orders: watch::Receiver<Order>,
     pub kills: mpsc::UnboundedReceiver<u32>,
@@ -114,13 +114,13 @@ pub struct Lines {
 }
 
 impl Team {
-    /// Starts all workers, and waits until they are there. Gives what the trainer declares.
+    /// Starts all workers and waits until they are ready. Returns what the trainer declared.
     pub async fn start(
         common: Arc<Common>,
         leases: Vec<Vec<Lease>>,
         lines: Lines,
         deadline: Option<Instant>,
-    ) -> Result<(Self, Box<Born>), Halt> {
+    ) -> Result<(Self, Box<Declaration>), Halt> {
         let workers = common.spec.workers;
         let (barrier, starts) = Barrier::new(workers, common.spec.on_loss, ATTEMPTS);
         let (outbox, messages) = mpsc::unbounded_channel();
@@ -128,7 +128,7 @@ impl Team {
         let straggler = Some(common.spec.straggler_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
         let mut team = Self {
             barrier,
-            hired: (0..count).map(|_| None).collect(),
+            handles: (0..count).map(|_| None).collect(),
             leases: leases.into_iter().map(Some).collect(),
             outbox,
             messages,
@@ -138,10 +138,10 @@ impl Team {
             deadline,
             straggler,
             sizes: Sizes::default(),
-            born: None,
+            declaration: None,
             waiting_for: count,
             assignments: vec![None; count],
-            shares: (0..count).map(|_| None).collect(),
+            contributions: (0..count).map(|_| None).collect(),
             last_error: String::new(),
             last_error_passes: false,
             silence: Silence::new(Instant::now()),
@@ -151,24 +151,27 @@ impl Team {
             common,
         };
         team.obey(starts)?;
-        while team.waiting_for > 0 || team.born.is_none() {
+        while team.waiting_for > 0 || team.declaration.is_none() {
             team.next(None).await?;
         }
-        let Some(born) = team.born.take() else { return Err(Halt::Failed("no worker declared a model".to_owned())) };
-        Ok((team, born))
+        let Some(declaration) = team.declaration.take() else {
+            return Err(Halt::Failed("no worker declared a model".to_owned()));
+        };
+        Ok((team, declaration))
     }
 
-    /// One round: those who take part do what they are assigned; gives their shares in the order of the workers.
+    /// One round: every worker that takes part gets an assignment. Returns their contributions in the order of the
+    /// workers.
     pub async fn round(
         &mut self,
         takes_part: impl Fn(u32) -> bool,
         assignment: impl Fn(u32, u64) -> Assignment,
-    ) -> Result<Shares, Halt> {
+    ) -> Result<Contributions, Halt> {
         let round = self.barrier.round() + 1;
         for worker in 0..self.common.spec.workers {
             let index = worker as usize;
             self.assignments[index] = takes_part(worker).then(|| assignment(worker, round));
-            self.shares[index] = None;
+            self.contributions[index] = None;
         }
         let overdue = self.straggler.map(|straggler| Instant::now() + straggler);
         // One that was told of may have ended without a word: with a straggler that was left behind.
@@ -186,8 +189,8 @@ impl Team {
         }
     }
 
-    /// Waits for something to happen, and does what follows from it.
-    async fn next(&mut self, overdue: Option<Instant>) -> Result<Option<Shares>, Halt> {
+    /// Waits for a message, an order or a deadline, and handles it.
+    async fn next(&mut self, overdue: Option<Instant>) -> Result<Option<Contributions>, Halt> {
         let tell_at = self.silence.tell_at();
         let alarm = [self.deadline, overdue].into_iter().flatten().fold(tell_at, Instant::min);
         let ring = tokio::time::sleep_until(alarm.into());
@@ -239,25 +242,25 @@ impl Team {
         }
     }
 
-    fn hear(&mut self, message: Message) -> Result<Option<Shares>, Halt> {
+    fn hear(&mut self, message: Message) -> Result<Option<Contributions>, Halt> {
         let event = match message {
-            Message::Ready { who, born, used } => {
+            Message::Ready { who, declaration, used } => {
                 self.overhead.push(used);
                 if self.is_current(who) {
                     self.waiting_for = self.waiting_for.saturating_sub(1);
-                    self.born = self.born.take().or(born);
+                    self.declaration = self.declaration.take().or(declaration);
                 }
                 Event::Ready(who)
             }
-            Message::Done { who, round, share } => {
+            Message::Done { who, round, contribution } => {
                 if !self.is_current(who) || round != self.barrier.round() {
                     return Ok(None);
                 }
-                if let Some(problem) = self.misfit(&share, who) {
+                if let Some(problem) = self.misfit(&contribution, who) {
                     return self.lose(who, &WorkerError::Train(problem));
                 }
-                let samples = share.samples;
-                self.shares[who.worker as usize] = Some(share);
+                let samples = contribution.samples;
+                self.contributions[who.worker as usize] = Some(contribution);
                 Event::Done { who, round, samples }
             }
             Message::Lost { who, error } => return self.lose(who, &error),
@@ -271,7 +274,7 @@ impl Team {
         self.obey(actions)
     }
 
-    /// Who fills a place.
+    /// The worker that currently fills a place.
     pub fn who(&self, worker: u32) -> Option<Who> {
         self.barrier.claim(worker)
     }
@@ -280,26 +283,30 @@ impl Team {
         self.barrier.claim(who.worker) == Some(who)
     }
 
-    /// A trainer that declares something else for this worker than for the first one.
-    fn misfit(&self, share: &Share, who: Who) -> Option<String> {
+    /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
+    fn misfit(&self, contribution: &Contribution, who: Who) -> Option<String> {
         use super::worker::Task;
         let task = self.assignments[who.worker as usize].as_ref().map(|assignment| assignment.task);
         let payload = match (task, self.common.exchange) {
             (Some(Task::Evaluate) | None, _) => return None,
             (Some(Task::Update), _) | (_, Exchange::Weights) => self.sizes.weights,
-            (_, Exchange::Gradients | Exchange::Statistics) if share.samples == 0 || !share.encoded.is_empty() => 0,
+            (_, Exchange::Gradients | Exchange::Statistics)
+                if contribution.samples == 0 || !contribution.encoded.is_empty() =>
+            {
+                0
+            }
             (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,
         };
-        let fits = share.payload.len() == payload && share.buffers.len() == self.sizes.buffers;
+        let fits = contribution.payload.len() == payload && contribution.buffers.len() == self.sizes.buffers;
         (!fits).then(|| "the trainer declares another model for this worker than for worker 0".to_owned())
     }
 
-    fn lose(&mut self, who: Who, error: &WorkerError) -> Result<Option<Shares>, Halt> {
+    fn lose(&mut self, who: Who, error: &WorkerError) -> Result<Option<Contributions>, Halt> {
         if !self.is_current(who) {
             return Ok(None);
         }
         // One that was not there yet is still waited for.
-        self.hired[who.worker as usize] = None;
+        self.handles[who.worker as usize] = None;
         self.last_error = error.to_string();
         self.last_error_passes = error.passes();
         self.tell_lost(who.worker, self.last_error.clone());
@@ -312,26 +319,27 @@ impl Team {
         (self.news)(News::Lost { worker, reason });
     }
 
-    fn obey(&mut self, actions: Vec<Action>) -> Result<Option<Shares>, Halt> {
+    fn obey(&mut self, actions: Vec<Action>) -> Result<Option<Contributions>, Halt> {
         let mut merged = None;
         for action in actions {
             match action {
                 Action::Start(who) => {
                     let leases = self.leases.get_mut(who.worker as usize).and_then(Option::take);
-                    let hired = hire(self.common.clone(), who, leases, self.outbox.clone(), self.runtime.clone());
-                    self.hired[who.worker as usize] = Some(hired);
+                    let handle =
+                        start_worker(self.common.clone(), who, leases, self.outbox.clone(), self.runtime.clone());
+                    self.handles[who.worker as usize] = Some(handle);
                 }
                 Action::Assign { who, .. } => {
                     let index = who.worker as usize;
-                    if let (Some(hired), Some(assignment)) = (&self.hired[index], &self.assignments[index]) {
-                        hired.assign(assignment.clone());
+                    if let (Some(handle), Some(assignment)) = (&self.handles[index], &self.assignments[index]) {
+                        handle.assign(assignment.clone());
                     }
                 }
                 // The next one takes its place.
-                Action::Abandon(who) => self.hired[who.worker as usize] = None,
-                Action::Merge { shares, .. } => {
-                    let take = |(worker, _): (u32, u64)| Some((worker, self.shares[worker as usize].take()?));
-                    merged = Some(shares.into_iter().filter_map(take).collect());
+                Action::Abandon(who) => self.handles[who.worker as usize] = None,
+                Action::Merge { contributions, .. } => {
+                    let take = |(worker, _): (u32, u64)| Some((worker, self.contributions[worker as usize].take()?));
+                    merged = Some(contributions.into_iter().filter_map(take).collect());
                 }
                 Action::GiveUp { worker, .. } => {
                     let text = format!("worker {worker} failed {ATTEMPTS} times in a row: {}", self.last_error);

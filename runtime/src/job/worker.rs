@@ -1,4 +1,4 @@
-//! One worker: a thread that holds a lease and a trainer's instance, and does its share of each round.
+//! One worker: a thread that holds a lease and a trainer's instance, and computes a contribution to each round.
 //!
 //! It has no state that matters: whatever a round starts from comes with the assignment, and what it leaves is handed over
 //! at the end. So a worker can be replaced at any time, by one on another device too. Kernels are synchronous, hence a
@@ -15,9 +15,9 @@ use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
 use super::common::{Common, Cursor};
-use super::desk::Desk;
-use super::model::{Private, Shared};
+use super::model::{GlobalModel, WorkerState};
 use super::record::Stages;
+use super::worker_loop::WorkerLoop;
 use crate::dataset::batches::{BatchError, Cause};
 use crate::sandbox::InvokeError;
 use crate::sync::Who;
@@ -27,48 +27,48 @@ use crate::train::run::{Metrics, TrainError};
 /// How often a worker that finds no room on a device looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What is to be done in a round.
+/// What a worker is to do in a round.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Task {
     Train {
         steps: u64,
     },
-    /// Statistics become weights; one worker does it for all.
+    /// Turns the merged statistics into weights. One worker does it for all.
     Update,
     Evaluate,
 }
 
-/// One worker's share of a round.
+/// What one worker is given at the start of a round.
 #[derive(Clone)]
 pub struct Assignment {
     pub round: u64,
     pub task: Task,
     pub at: Cursor,
-    pub model: Arc<Shared>,
-    pub private: Option<Arc<Private>>,
-    /// For [`Task::Update`]: of all workers.
+    pub model: Arc<GlobalModel>,
+    pub worker_state: Option<Arc<WorkerState>>,
+    /// The merged statistics of all workers; only for [`Task::Update`].
     pub statistics: Arc<Vec<f32>>,
 }
 
-/// What a worker hands over.
+/// What a worker hands over at the end of a round.
 #[derive(Debug, Default)]
-pub struct Share {
+pub struct Contribution {
     pub samples: u64,
     pub loss: f64,
-    /// Of the latest step.
+    /// The loss of the latest step.
     pub latest: f64,
-    /// Gradients, weights or statistics.
+    /// Gradients, weights or statistics, as the rule asks for.
     pub payload: Vec<f32>,
-    /// Gradients in fewer bytes, instead.
+    /// Encoded gradients, instead of `payload`, where a codec is used.
     pub encoded: Vec<u8>,
     pub buffers: Vec<f32>,
-    pub private: Option<Private>,
-    /// Sums over samples, by name.
+    pub worker_state: Option<WorkerState>,
+    /// Metrics by name, each summed over samples.
     pub metrics: Metrics,
     pub used: Used,
 }
 
-/// What a share took.
+/// The resources that a contribution took.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub stages: Stages,
@@ -76,25 +76,25 @@ pub struct Used {
     pub device: Duration,
     pub is_gpu: bool,
     pub wall: Duration,
-    /// The most device memory that is held.
+    /// Bytes of device memory and linear memory held.
     pub memory: u64,
     pub invocations: u64,
     pub cold_starts: u64,
     pub bytes: u64,
 }
 
-/// What a worker tells.
+/// What a worker tells its team.
 pub enum Message {
-    /// It waits for work. The first one brings what its trainer declared, with the first values.
+    /// It waits for work. The first worker also brings what its trainer declared, with the first values.
     Ready {
         who: Who,
-        born: Option<Box<Born>>,
+        declaration: Option<Box<Declaration>>,
         used: Used,
     },
     Done {
         who: Who,
         round: u64,
-        share: Box<Share>,
+        contribution: Box<Contribution>,
     },
     Lost {
         who: Who,
@@ -106,19 +106,19 @@ pub enum Message {
         loss: f64,
         samples: u64,
     },
-    /// It is at work, where there are no steps to be told of.
+    /// It is computing something that has no steps to report, such as validation.
     Computes,
 }
 
-/// What a trainer declared.
-pub struct Born {
+/// The model that a trainer declared in `init`, with its first values.
+pub struct Declaration {
     pub plan: Plan,
-    pub model: Shared,
-    pub private: Private,
+    pub model: GlobalModel,
+    pub worker_state: WorkerState,
     pub statistics: usize,
 }
 
-/// Why a worker is of no use any more.
+/// Why a worker ended.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WorkerError {
     #[error("{0}")]
@@ -189,47 +189,47 @@ impl From<BatchError> for WorkerError {
     }
 }
 
-/// A worker as its job sees it. It ends when this is dropped.
-pub struct Hired {
+/// The job's handle of a running worker. Dropping it ends the worker.
+pub struct WorkerHandle {
     pub who: Who,
     assignments: mpsc::UnboundedSender<Assignment>,
     cancel: Cancel,
     dismissed: Arc<AtomicBool>,
 }
 
-impl Hired {
+impl WorkerHandle {
     pub fn assign(&self, assignment: Assignment) {
         // One that has gone has said so, or is about to.
         self.assignments.send(assignment).ok();
     }
 
-    /// Stops whatever it does.
+    /// Stops whatever the worker does.
     pub fn dismiss(&self) {
         self.dismissed.store(true, Relaxed);
         self.cancel.cancel();
     }
 }
 
-impl Drop for Hired {
+impl Drop for WorkerHandle {
     fn drop(&mut self) {
         self.dismiss();
     }
 }
 
-/// Starts a worker's thread. Leases are taken before where they must all be there; a worker that is started again takes
-/// its own.
-pub fn hire(
+/// Starts a worker's thread. A job's first workers are given their leases, which must all be there before any of them
+/// starts; a worker that is started again waits for leases itself.
+pub fn start_worker(
     common: Arc<Common>,
     who: Who,
     leases: Option<Vec<Lease>>,
     messages: mpsc::UnboundedSender<Message>,
     runtime: Handle,
-) -> Hired {
+) -> WorkerHandle {
     let (assignments, inbox) = mpsc::unbounded_channel();
     let first = leases.as_ref().and_then(|leases| leases.first());
     let cancel = first.map_or_else(Cancel::default, |lease| lease.cancel().clone());
     let dismissed = Arc::new(AtomicBool::new(false));
-    let hired = Hired { who, assignments, cancel: cancel.clone(), dismissed: dismissed.clone() };
+    let handle = WorkerHandle { who, assignments, cancel: cancel.clone(), dismissed: dismissed.clone() };
     let report = messages.clone();
     let work = move || {
         // However it ends, somebody hears of it.
@@ -239,7 +239,7 @@ pub fn hire(
                 Some(taken) => taken,
                 None => find_room(&common, &cancel, &dismissed).await?,
             };
-            Desk::open(common, who, leases, messages, dismissed).await?.work(inbox).await
+            WorkerLoop::open(common, who, leases, messages, dismissed).await?.work(inbox).await
         };
         obituary.error = match runtime.block_on(run) {
             Ok(()) => WorkerError::Stopped,
@@ -250,7 +250,7 @@ pub fn hire(
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
         report.send(Message::Lost { who, error: WorkerError::Thread(error.to_string()) }).ok();
     }
-    hired
+    handle
 }
 
 struct Obituary {
@@ -265,7 +265,7 @@ impl Drop for Obituary {
     }
 }
 
-/// Waits for parts of devices; what the one before had is about to come back.
+/// Waits for leases. Those of the worker before are about to be returned.
 async fn find_room(common: &Common, cancel: &Cancel, dismissed: &AtomicBool) -> Result<Vec<Lease>, WorkerError> {
     loop {
         if dismissed.load(Relaxed) {
@@ -282,14 +282,14 @@ async fn find_room(common: &Common, cancel: &Cancel, dismissed: &AtomicBool) -> 
     }
 }
 
-/// Adds up what workers measured.
-pub fn means<'a>(shares: impl Iterator<Item = &'a Share>) -> BTreeMap<String, f64> {
+/// The mean of each metric over the samples of all workers.
+pub fn means<'a>(contributions: impl Iterator<Item = &'a Contribution>) -> BTreeMap<String, f64> {
     let (mut sums, mut samples) = (BTreeMap::<String, f64>::new(), 0);
-    for share in shares {
-        for (name, sum) in &share.metrics {
+    for contribution in contributions {
+        for (name, sum) in &contribution.metrics {
             *sums.entry(name.clone()).or_default() += sum;
         }
-        samples += share.samples;
+        samples += contribution.samples;
     }
     sums.into_iter().map(|(name, sum)| (name, sum / samples.max(1) as f64)).collect()
 }

@@ -1,15 +1,15 @@
-//! The barrier: a round ends when all who take part have handed in their share.
+//! The barrier: a round ends when all workers that take part have handed in their contribution.
 //!
-//! A worker is one of a fixed number of places; whoever fills it holds a claim, numbered from 1. A worker that is lost is
-//! started again under the next claim, and what an older claim still sends is refused: a share counts once, however often
-//! it is sent, and from the latest claim only.
+//! There is a fixed number of places for workers; whoever fills one holds a claim, numbered from 1. A worker that is lost
+//! is started again under the next claim, and what an older claim still sends is refused: a contribution counts once,
+//! however often it is sent, and from the latest claim only.
 //!
 //! With [`OnLoss::Wait`] a round waits for whoever was lost, with [`OnLoss::Drop`] it is merged without them, as long as
-//! there is anybody. A worker whose share of one round fails again and again ends it all.
+//! there is anybody. A worker that fails again and again in one round ends the job.
 
 use super::OnLoss;
 
-/// A worker, and which of those that have filled its place.
+/// A worker: its place, and its claim to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Who {
     pub worker: u32,
@@ -19,11 +19,11 @@ pub struct Who {
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It waits for work.
+    /// The worker waits for work.
     Ready(Who),
-    /// It has done its share of a round, over so many samples.
+    /// The worker has handed in its contribution to a round, over so many samples.
     Done { who: Who, round: u64, samples: u64 },
-    /// It is gone, or of no use any more.
+    /// The worker has ended.
     Lost(Who),
     /// The round has taken longer than a round may.
     Overdue { round: u64 },
@@ -32,15 +32,15 @@ pub enum Event {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Fill the place anew.
+    /// Start a worker in this place.
     Start(Who),
-    /// Let it do its share of the round.
+    /// Give the worker its assignment of the round.
     Assign { who: Who, round: u64 },
-    /// Stop it: nothing of it counts any more.
+    /// Stop the worker: nothing that it sends counts any more.
     Abandon(Who),
-    /// All shares are there, in the order of the workers, each with its samples.
-    Merge { round: u64, shares: Vec<(u32, u64)> },
-    /// Its share of this round has failed too often.
+    /// All contributions are there, in the order of the workers, each with its samples.
+    Merge { round: u64, contributions: Vec<(u32, u64)> },
+    /// The worker has failed too often in this round.
     GiveUp { worker: u32, round: u64 },
 }
 
@@ -57,9 +57,9 @@ struct Place {
     claim: u64,
     doing: Doing,
     /// What it has handed in for this round: so many samples.
-    share: Option<u64>,
+    contribution: Option<u64>,
     takes_part: bool,
-    /// Whether the round waits for its share.
+    /// Whether the round waits for its contribution.
     expected: bool,
     /// In this round.
     failures: u32,
@@ -79,8 +79,8 @@ pub struct Barrier {
 impl Barrier {
     /// So many workers, none of which is there yet, and what starts them.
     pub fn new(workers: u32, on_loss: OnLoss, attempts: u32) -> (Self, Vec<Action>) {
-        let (share, takes_part, expected) = (None, false, false);
-        let place = Place { claim: 1, doing: Doing::Starting, share, takes_part, expected, failures: 0 };
+        let (contribution, takes_part, expected) = (None, false, false);
+        let place = Place { claim: 1, doing: Doing::Starting, contribution, takes_part, expected, failures: 0 };
         let barrier = Self { places: vec![place; workers as usize], on_loss, attempts, round: 0, open: false };
         let starts = (0..workers).map(|worker| Action::Start(Who { worker, claim: 1 })).collect();
         (barrier, starts)
@@ -99,7 +99,7 @@ impl Barrier {
     /// Workers that are waited for: whether each is still being started.
     pub fn awaited(&self) -> Vec<(u32, bool)> {
         let is_awaited = |place: &Place| match self.open {
-            true => place.expected && place.share.is_none(),
+            true => place.expected && place.contribution.is_none(),
             false => place.doing == Doing::Starting,
         };
         let awaited = (0..).zip(&self.places).filter(|(_, place)| is_awaited(place));
@@ -112,7 +112,7 @@ impl Barrier {
         self.open = true;
         let mut actions = Vec::new();
         for (worker, place) in (0..).zip(&mut self.places) {
-            (place.failures, place.share, place.takes_part) = (0, None, takes_part(worker));
+            (place.failures, place.contribution, place.takes_part) = (0, None, takes_part(worker));
             // Whoever is being started again is not waited for where losses are dropped.
             let is_back = place.doing != Doing::Starting || place.claim == 1;
             place.expected = place.takes_part && (is_back || self.on_loss == OnLoss::Wait);
@@ -135,7 +135,7 @@ impl Barrier {
                     && let Some(place) = self.current(who)
                     && place.doing == Doing::Working
                 {
-                    (place.doing, place.share) = (Doing::Idle, Some(samples));
+                    (place.doing, place.contribution) = (Doing::Idle, Some(samples));
                 }
             }
             Event::Lost(who) => self.lost(who, false, &mut actions),
@@ -143,7 +143,7 @@ impl Barrier {
                 if self.open && round == self.round {
                     let late: Vec<Who> = (0..)
                         .zip(&self.places)
-                        .filter(|(_, place)| place.expected && place.share.is_none())
+                        .filter(|(_, place)| place.expected && place.contribution.is_none())
                         .map(|(worker, place)| Who { worker, claim: place.claim })
                         .collect();
                     late.into_iter().for_each(|who| self.lost(who, true, &mut actions));
@@ -162,7 +162,7 @@ impl Barrier {
     fn ready(&mut self, who: Who, actions: &mut Vec<Action>) {
         let (open, round) = (self.open, self.round);
         let Some(place) = self.current(who).filter(|place| place.doing == Doing::Starting) else { return };
-        if open && place.expected && place.share.is_none() {
+        if open && place.expected && place.contribution.is_none() {
             place.doing = Doing::Working;
             actions.push(Action::Assign { who, round });
         } else {
@@ -182,8 +182,8 @@ impl Barrier {
             actions.push(Action::GiveUp { worker: who.worker, round });
             return;
         }
-        // A share that was handed in stays, whatever became of the worker.
-        if drops && open && place.share.is_none() {
+        // A contribution that was handed in stays, whatever became of the worker.
+        if drops && open && place.contribution.is_none() {
             place.expected = false;
         }
         actions.push(Action::Start(Who { worker: who.worker, claim: place.claim }));
@@ -197,7 +197,7 @@ impl Barrier {
         }
         for (worker, place) in (0..).zip(&mut self.places).filter(|(_, place)| place.takes_part) {
             place.expected = true;
-            if place.doing == Doing::Idle && place.share.is_none() {
+            if place.doing == Doing::Idle && place.contribution.is_none() {
                 place.doing = Doing::Working;
                 actions.push(Action::Assign { who: Who { worker, claim: place.claim }, round: self.round });
             }
@@ -208,13 +208,13 @@ impl Barrier {
         if !self.open || actions.iter().any(|action| matches!(action, Action::GiveUp { .. })) {
             return;
         }
-        let mut shares = Vec::new();
+        let mut contributions = Vec::new();
         for (worker, place) in (0..).zip(&self.places).filter(|(_, place)| place.expected) {
-            let Some(samples) = place.share else { return };
-            shares.push((worker, samples));
+            let Some(samples) = place.contribution else { return };
+            contributions.push((worker, samples));
         }
         self.open = false;
-        actions.push(Action::Merge { round: self.round, shares });
+        actions.push(Action::Merge { round: self.round, contributions });
     }
 }
 

@@ -37,7 +37,7 @@ pub enum Initial {
 
 /// One tensor of a trainer's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Declaration {
+pub struct TensorDeclaration {
     pub name: String,
     pub role: Role,
     pub shape: Shape,
@@ -47,7 +47,7 @@ pub struct Declaration {
 /// What one `init` declares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
-    tensors: Vec<Declaration>,
+    tensors: Vec<TensorDeclaration>,
     names: HashSet<String>,
     pub optimizer: Option<Optimizer>,
     pub clip: Option<f32>,
@@ -75,7 +75,7 @@ pub enum DeclareError {
 
 impl Plan {
     /// Adds a tensor and says its number.
-    pub fn declare(&mut self, declaration: Declaration) -> Result<usize, DeclareError> {
+    pub fn declare(&mut self, declaration: TensorDeclaration) -> Result<usize, DeclareError> {
         let name = &declaration.name;
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(plain) {
@@ -99,12 +99,12 @@ impl Plan {
         Ok(self.tensors.len() - 1)
     }
 
-    pub fn tensors(&self) -> &[Declaration] {
+    pub fn tensors(&self) -> &[TensorDeclaration] {
         &self.tensors
     }
 
     /// Where each tensor of a role lies in the row of all of them: weights as in the arena, others one after the other.
-    pub fn places(&self, role: Role) -> Vec<(&Declaration, Range<usize>)> {
+    pub fn places(&self, role: Role) -> Vec<(&TensorDeclaration, Range<usize>)> {
         let mut start = 0;
         let mut places = Vec::new();
         for tensor in self.tensors.iter().filter(|tensor| tensor.role == role) {
@@ -126,7 +126,8 @@ impl Plan {
             return Ok(());
         }
         let differs = self.tensors.iter().zip(&before.tensors).find(|(now, before)| now != before);
-        let describe = |tensor: &Declaration| format!("`{}` as {:?} of {:?}", tensor.name, tensor.role, tensor.shape);
+        let describe =
+            |tensor: &TensorDeclaration| format!("`{}` as {:?} of {:?}", tensor.name, tensor.role, tensor.shape);
         let (now, before) = match differs {
             Some((now, before)) => (describe(now), describe(before)),
             None if self.tensors.len() != before.tensors.len() => {
@@ -194,7 +195,7 @@ impl Declared {
         &self.tensors
     }
 
-    pub fn named(&self) -> impl Iterator<Item = (&Declaration, &Tensor)> {
+    pub fn named(&self) -> impl Iterator<Item = (&TensorDeclaration, &Tensor)> {
         self.plan.tensors.iter().zip(&self.tensors)
     }
 
@@ -310,7 +311,7 @@ impl Declared {
 }
 
 /// What makes it.
-fn first_value(declaration: &Declaration, seed: u64) -> Op {
+fn first_value(declaration: &TensorDeclaration, seed: u64) -> Op {
     let shape = declaration.shape;
     // The name decides which of the seed's sequences it is.
     let stream = || {
@@ -340,8 +341,8 @@ mod tests {
         Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default())
     }
 
-    fn declaration(name: &str, role: Role, shape: &[usize], initial: Initial) -> Declaration {
-        Declaration { name: name.to_owned(), role, shape: Shape::new(shape).unwrap(), initial }
+    fn declaration(name: &str, role: Role, shape: &[usize], initial: Initial) -> TensorDeclaration {
+        TensorDeclaration { name: name.to_owned(), role, shape: Shape::new(shape).unwrap(), initial }
     }
 
     const RANDOM: Initial = Initial::Uniform { low: -1.0, high: 1.0 };

@@ -23,7 +23,7 @@ fn ready(workers: u32, on_loss: OnLoss) -> Barrier {
 }
 
 fn merge(round: u64, workers: &[u32]) -> Action {
-    Action::Merge { round, shares: workers.iter().map(|&worker| (worker, 10)).collect() }
+    Action::Merge { round, contributions: workers.iter().map(|&worker| (worker, 10)).collect() }
 }
 
 #[test]
@@ -184,12 +184,12 @@ impl World {
                 Action::Abandon(who) => {
                     self.alive.insert(who.worker, (who.claim, false));
                 }
-                Action::Merge { round, shares } => {
+                Action::Merge { round, contributions } => {
                     assert_eq!(round, self.merged + 1, "every round is merged, once, in order");
-                    assert!(!shares.is_empty() && shares.is_sorted());
-                    assert!(shares.iter().all(|(worker, samples)| *samples == u64::from(*worker) + 1));
+                    assert!(!contributions.is_empty() && contributions.is_sorted());
+                    assert!(contributions.iter().all(|(worker, samples)| *samples == u64::from(*worker) + 1));
                     if self.on_loss == OnLoss::Wait {
-                        assert_eq!(shares.len(), self.workers as usize, "nobody is left out");
+                        assert_eq!(contributions.len(), self.workers as usize, "nobody is left out");
                     }
                     self.merged = round;
                     let next = self.barrier.begin(|_| true);
@@ -203,7 +203,7 @@ impl World {
     fn deliver(&mut self) {
         let index = (self.random.next_u64() % self.mail.len() as u64) as usize;
         let mut event = self.mail.swap_remove(index);
-        // A share or a sign of life of somebody who dies on the way: sometimes both arrive.
+        // A contribution or a sign of life of somebody who dies on the way: sometimes both arrive.
         if let Event::Ready(who) | Event::Done { who, .. } = event
             && self.losses < 40
             && self.chance(6)

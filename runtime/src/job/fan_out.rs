@@ -1,4 +1,4 @@
-//! Fan-out: one worker's step computed by several functions at once, a batch each, and averaged.
+//! Fan-out: one worker's step is computed by several functions at once, one batch each, and their gradients averaged.
 //!
 //! The worker computes one of the batches itself; each of the others has a thread, a lease and an instance of its own. They
 //! get the worker's weights with every step and give back gradients, so that they have no state either. One that fails
@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use weft_gpu::{Cancel, Lease};
 
 use super::common::{Common, Cursor};
-use super::model::Shared;
+use super::model::GlobalModel;
 use super::worker::WorkerError;
 use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::Place;
@@ -20,18 +20,18 @@ use crate::train::declared::Part;
 use crate::train::run::{Feed, Losses, Timing, train_step};
 use crate::train::worker::Worker;
 
-/// The functions beside a worker's own.
-pub struct Fan {
+/// The functions that compute beside a worker's own.
+pub struct FanOut {
     lanes: Vec<Lane>,
     traits: Traits,
-    /// What was handed over so far.
+    /// What the lanes have used in the latest step.
     device_time: Duration,
     instances: u64,
 }
 
-/// One of them.
+/// One of these functions, on a thread of its own.
 struct Lane {
-    steps: mpsc::UnboundedSender<(Cursor, Arc<Shared>)>,
+    steps: mpsc::UnboundedSender<(Cursor, Arc<GlobalModel>)>,
     results: mpsc::UnboundedReceiver<Result<Computed, WorkerError>>,
     cancel: Cancel,
 }
@@ -42,7 +42,7 @@ impl Drop for Lane {
     }
 }
 
-/// What one of them computed; nothing if its samples are used up.
+/// What a lane computed in one step; the default if it has no samples left.
 #[derive(Default)]
 struct Computed {
     samples: u64,
@@ -53,8 +53,8 @@ struct Computed {
     instances: u64,
 }
 
-impl Fan {
-    /// None where a step is not fanned out.
+impl FanOut {
+    /// Starts the lanes. None if `fan_out` is 1.
     pub fn open(
         common: &Arc<Common>,
         who: Who,
@@ -69,27 +69,28 @@ impl Fan {
         Ok(Some(Self { lanes, traits: common.traits, device_time: Duration::ZERO, instances: 0 }))
     }
 
-    /// Device time of the others.
+    /// Device time of the lanes in the latest step.
     pub fn device_time(&self) -> Duration {
         self.device_time
     }
 
-    /// Instances of the others.
+    /// Instances that the lanes have made.
     pub fn instances(&self) -> u64 {
         self.instances
     }
 
-    /// Sets the others to work on the step that the worker is about to do.
+    /// Makes the lanes compute the step that the worker is about to do.
     pub fn begin(&mut self, worker: &Worker, at: &Cursor) -> Result<(), WorkerError> {
         let Some(declared) = worker.declared() else { return Ok(()) };
-        let model = Arc::new(Shared::read(declared)?);
+        let model = Arc::new(GlobalModel::read(declared)?);
         for lane in &self.lanes {
             lane.steps.send((*at, model.clone())).ok();
         }
         Ok(())
     }
 
-    /// Averages all gradients into the worker's, and lets its weights follow. Whether anybody computed anything.
+    /// Averages the gradients of all lanes into the worker's, and applies the optimizer if `descends`. Returns whether
+    /// any lane had samples.
     pub async fn end(
         &mut self,
         worker: &mut Worker,
@@ -170,7 +171,7 @@ async fn compute(
     common: Arc<Common>,
     lane: u32,
     lease: Lease,
-    mut inbox: mpsc::UnboundedReceiver<(Cursor, Arc<Shared>)>,
+    mut inbox: mpsc::UnboundedReceiver<(Cursor, Arc<GlobalModel>)>,
     outbox: mpsc::UnboundedSender<Result<Computed, WorkerError>>,
 ) -> Result<(), WorkerError> {
     let mut worker = Worker::start(common.setup(common.context(&lease))).await?;

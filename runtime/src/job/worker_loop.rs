@@ -1,4 +1,4 @@
-//! What a worker works with: a lease, a trainer's instance, batches; and its share of each round.
+//! The loop of a worker's thread: takes assignments, computes with a trainer's instance, hands contributions over.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -10,37 +10,37 @@ use weft_gpu::pool::PoolError;
 use weft_gpu::{Codec, Feedback, Lease, Tensor};
 
 use super::common::{Common, Cursor};
-use super::fan::Fan;
-use super::model::{Private, Shared};
+use super::fan_out::FanOut;
+use super::model::{GlobalModel, WorkerState};
 use super::record::Stages;
-use super::worker::{Assignment, Born, Message, Share, Task, Used, WorkerError};
+use super::worker::{Assignment, Contribution, Declaration, Message, Task, Used, WorkerError};
 use crate::clock::thread_cpu;
 use crate::sync::{Exchange, Who};
 use crate::train::declared::{Declared, Part};
 use crate::train::run::{Feed, Losses, Timing, add_measured, measure, train_step};
 use crate::train::worker::Worker;
 
-/// Sets what codecs draw apart from what a trainer draws.
+/// Makes the random numbers of codecs differ from those of the trainer.
 const CODEC_SEED: u64 = 0xc0de << 48;
 
-/// Everything that a worker works with.
-pub(super) struct Desk {
+/// A worker's lease, instance and batches, and what it keeps from round to round.
+pub(super) struct WorkerLoop {
     common: Arc<Common>,
     who: Who,
     worker: Worker,
-    fan: Option<Fan>,
+    fan_out: Option<FanOut>,
     lease: Lease,
     feed: Option<(Cursor, Feed)>,
-    /// Whether what only it has is on its device already.
+    /// Whether the device already holds this worker's own state, so that it need not be loaded.
     is_settled: bool,
-    /// What its codec has not sent yet.
+    /// The part of the gradients that the codec has not sent yet.
     residual: Option<Tensor>,
     seen: Seen,
     messages: mpsc::UnboundedSender<Message>,
     dismissed: Arc<AtomicBool>,
 }
 
-/// Counters as they were when the last share was handed over, and when its present work began.
+/// Counters as they were when the current work began.
 #[derive(Clone, Copy)]
 struct Seen {
     cpu: Duration,
@@ -49,7 +49,7 @@ struct Seen {
     instances: u64,
 }
 
-impl Desk {
+impl WorkerLoop {
     pub async fn open(
         common: Arc<Common>,
         who: Who,
@@ -63,22 +63,22 @@ impl Desk {
         let context = common.context(&lease);
         let worker = Worker::start(common.setup(context)).await?;
         worker.rest();
-        let born = match (who, worker.declared()) {
-            (Who { worker: 0, .. }, Some(declared)) => Some(Box::new(Born {
+        let declaration = match (who, worker.declared()) {
+            (Who { worker: 0, .. }, Some(declared)) => Some(Box::new(Declaration {
                 plan: declared.plan().clone(),
-                model: Shared::read(declared)?,
-                private: Private::read(declared)?,
+                model: GlobalModel::read(declared)?,
+                worker_state: WorkerState::read(declared)?,
                 statistics: declared.length(Part::Statistics),
             })),
             _ => None,
         };
-        let fan = Fan::open(&common, who, leases)?;
+        let fan_out = FanOut::open(&common, who, leases)?;
         let seen = Seen { cpu, device: Duration::ZERO, at, instances: 0 };
-        let mut desk = Self {
+        let mut this = Self {
             common,
             who,
             worker,
-            fan,
+            fan_out,
             lease,
             feed: None,
             is_settled: false,
@@ -87,10 +87,10 @@ impl Desk {
             messages,
             dismissed,
         };
-        let mut used = desk.used(&mut Timing::default(), Stages::default());
+        let mut used = this.used(&mut Timing::default(), Stages::default());
         used.invocations = 1;
-        desk.messages.send(Message::Ready { who, born, used }).ok();
-        Ok(desk)
+        this.messages.send(Message::Ready { who, declaration, used }).ok();
+        Ok(this)
     }
 
     pub async fn work(mut self, mut inbox: mpsc::UnboundedReceiver<Assignment>) -> Result<(), WorkerError> {
@@ -101,40 +101,42 @@ impl Desk {
             let (who, round) = (self.who, assignment.round);
             // Whatever it has waited for is not its own time.
             self.seen.at = Instant::now();
-            let share = self.share(assignment).await?;
+            let contribution = self.contribution(assignment).await?;
             self.worker.rest();
-            self.messages.send(Message::Done { who, round, share: Box::new(share) }).ok();
+            self.messages.send(Message::Done { who, round, contribution: Box::new(contribution) }).ok();
         }
         Ok(())
     }
 
-    async fn share(&mut self, assignment: Assignment) -> Result<Share, WorkerError> {
+    async fn contribution(&mut self, assignment: Assignment) -> Result<Contribution, WorkerError> {
         let start = Instant::now();
         let received = self.receive(&assignment)?;
         let receive = start.elapsed().as_secs_f64();
         let mut timing = Timing::default();
-        let mut share = match assignment.task {
+        let mut contribution = match assignment.task {
             Task::Train { steps } => self.train(&assignment, steps, &mut timing).await?,
             Task::Update => self.update(&assignment, &mut timing).await?,
             Task::Evaluate => self.evaluate(&assignment).await?,
         };
         let sending = Instant::now();
-        self.send(&assignment, &mut share)?;
+        self.send(&assignment, &mut contribution)?;
         let send = sending.elapsed().as_secs_f64();
-        let sent = size_of_val(&share.payload[..]) + share.encoded.len() + size_of_val(&share.buffers[..]);
-        let stages = Stages { receive, send, ..share.used.stages };
-        let invocations = share.used.invocations;
-        share.used = self.used(&mut timing, stages);
-        (share.used.invocations, share.used.bytes) = (invocations, received + sent as u64);
-        Ok(share)
+        let sent = size_of_val(&contribution.payload[..])
+            + contribution.encoded.len()
+            + size_of_val(&contribution.buffers[..]);
+        let stages = Stages { receive, send, ..contribution.used.stages };
+        let invocations = contribution.used.invocations;
+        contribution.used = self.used(&mut timing, stages);
+        (contribution.used.invocations, contribution.used.bytes) = (invocations, received + sent as u64);
+        Ok(contribution)
     }
 
-    /// Its first function, counted over all workers.
+    /// The number of this worker's first function, counted over all workers.
     fn lane(&self) -> u32 {
         self.who.worker * self.common.spec.fan_out
     }
 
-    /// Takes the model over, unless it is its own as it stands. How many bytes came.
+    /// Loads the model of the assignment, unless the device already holds it. Returns how many bytes were loaded.
     fn receive(&mut self, assignment: &Assignment) -> Result<u64, WorkerError> {
         let mut bytes = 0;
         let (who, is_settled) = (self.who, std::mem::replace(&mut self.is_settled, true));
@@ -143,8 +145,8 @@ impl Desk {
             assignment.model.write(declared)?;
             bytes += assignment.model.bytes();
         }
-        if let Some(private) = assignment.private.as_ref().filter(|_| !is_settled) {
-            private.write(declared)?;
+        if let Some(worker_state) = assignment.worker_state.as_ref().filter(|_| !is_settled) {
+            worker_state.write(declared)?;
         }
         Ok(bytes)
     }
@@ -153,7 +155,12 @@ impl Desk {
         self.worker.declared_mut().ok_or_else(|| WorkerError::Train("the trainer has declared nothing".to_owned()))
     }
 
-    async fn train(&mut self, assignment: &Assignment, steps: u64, timing: &mut Timing) -> Result<Share, WorkerError> {
+    async fn train(
+        &mut self,
+        assignment: &Assignment,
+        steps: u64,
+        timing: &mut Timing,
+    ) -> Result<Contribution, WorkerError> {
         let (common, who, at) = (self.common.clone(), self.who, assignment.at);
         // What was counted in an earlier round has been handed over.
         if common.exchange == Exchange::Statistics {
@@ -182,14 +189,14 @@ impl Desk {
                 self.worker.renew();
             }
             let place = common.place(&now, lane);
-            if let Some(fan) = &mut self.fan {
+            if let Some(fan) = &mut self.fan_out {
                 fan.begin(&self.worker, &now)?;
             }
             // The gradients of all lanes are one's before the weights follow.
-            let alone = descends && self.fan.is_none();
+            let alone = descends && self.fan_out.is_none();
             let mut stepped =
                 train_step(&mut self.worker, &mut feed, place, common.traits, alone, &mut losses, timing).await?;
-            if let Some(fan) = &mut self.fan {
+            if let Some(fan) = &mut self.fan_out {
                 stepped = fan.end(&mut self.worker, stepped, place, descends, &mut losses, timing).await?;
             }
             (now.step, now.done) = (now.step + 1, now.done + 1);
@@ -209,10 +216,10 @@ impl Desk {
         self.feed = Some((end, feed));
         let used = Used { invocations: calls, ..Used::default() };
         let (samples, loss, latest) = (losses.samples, losses.sum, losses.latest);
-        Ok(Share { samples, loss, latest, used, ..Share::default() })
+        Ok(Contribution { samples, loss, latest, used, ..Contribution::default() })
     }
 
-    async fn update(&mut self, assignment: &Assignment, timing: &mut Timing) -> Result<Share, WorkerError> {
+    async fn update(&mut self, assignment: &Assignment, timing: &mut Timing) -> Result<Contribution, WorkerError> {
         let at = assignment.at;
         let start = Instant::now();
         if !assignment.statistics.is_empty() {
@@ -222,13 +229,13 @@ impl Desk {
         self.worker.update(place).await?;
         self.declared()?.clear_statistics()?;
         timing.update += start.elapsed();
-        Ok(Share { used: Used { invocations: 1, ..Used::default() }, ..Share::default() })
+        Ok(Contribution { used: Used { invocations: 1, ..Used::default() }, ..Contribution::default() })
     }
 
-    async fn evaluate(&mut self, assignment: &Assignment) -> Result<Share, WorkerError> {
+    async fn evaluate(&mut self, assignment: &Assignment) -> Result<Contribution, WorkerError> {
         let start = Instant::now();
         let (common, at, who) = (self.common.clone(), assignment.at, self.who);
-        let mut share = Share::default();
+        let mut contribution = Contribution::default();
         let place = common.place(&at, self.lane());
         let mut feed = common.tests(who.worker, at.batch, self.worker.context())?;
         let mut told = Instant::now();
@@ -239,7 +246,7 @@ impl Desk {
             }
             let batch = match &mut feed {
                 // A trainer that makes its own data is tested once, by one.
-                Feed::Nothing if common.data.is_none() && who.worker == 0 && share.samples == 0 => None,
+                Feed::Nothing if common.data.is_none() && who.worker == 0 && contribution.samples == 0 => None,
                 Feed::Nothing => break,
                 Feed::Ahead(batches) => batches.next().transpose()?,
                 Feed::Inline(assembler) => assembler.next().transpose()?,
@@ -251,52 +258,53 @@ impl Desk {
                 return Err(WorkerError::Stopped);
             }
             let count = batch.as_ref().map_or(1, |batch| batch.count as u64);
-            add_measured(&mut share.metrics, measure(&mut self.worker, place, batch).await?, count)?;
-            share.samples += count;
-            share.used.invocations += 1;
+            add_measured(&mut contribution.metrics, measure(&mut self.worker, place, batch).await?, count)?;
+            contribution.samples += count;
+            contribution.used.invocations += 1;
         }
-        share.used.stages.validate = start.elapsed().as_secs_f64();
-        Ok(share)
+        contribution.used.stages.validate = start.elapsed().as_secs_f64();
+        Ok(contribution)
     }
 
-    /// Copies out what is handed over.
-    fn send(&mut self, assignment: &Assignment, share: &mut Share) -> Result<(), WorkerError> {
+    /// Copies what is handed over from the device into the contribution.
+    fn send(&mut self, assignment: &Assignment, contribution: &mut Contribution) -> Result<(), WorkerError> {
         let (exchange, codec) = (self.common.exchange, self.common.codec);
         let declared = self.declared()?;
         match (assignment.task, exchange) {
             (Task::Evaluate, _) => return Ok(()),
             (Task::Update, _) | (Task::Train { .. }, Exchange::Weights) => {
-                declared.read(Part::Weights, &mut share.payload)?;
+                declared.read(Part::Weights, &mut contribution.payload)?;
             }
             // Nothing was computed, so there is nothing to hand over.
-            (Task::Train { .. }, _) if share.samples == 0 => {}
+            (Task::Train { .. }, _) if contribution.samples == 0 => {}
             (Task::Train { .. }, Exchange::Gradients) if codec == Codec::Plain => {
-                declared.read(Part::Gradients, &mut share.payload)?;
+                declared.read(Part::Gradients, &mut contribution.payload)?;
             }
-            (Task::Train { .. }, Exchange::Gradients) => share.encoded = self.encode(assignment)?,
-            (Task::Train { .. }, Exchange::Statistics) => declared.read(Part::Statistics, &mut share.payload)?,
+            (Task::Train { .. }, Exchange::Gradients) => contribution.encoded = self.encode(assignment)?,
+            (Task::Train { .. }, Exchange::Statistics) => declared.read(Part::Statistics, &mut contribution.payload)?,
         }
         let residual = match &self.residual {
             Some(residual) => residual.to_vec()?,
             None => Vec::new(),
         };
         let declared = self.declared()?;
-        declared.read(Part::Buffers, &mut share.buffers)?;
-        let private = Private { residual, ..Private::read(declared)? };
-        share.private = match exchange {
-            Exchange::Weights => Some(private),
+        declared.read(Part::Buffers, &mut contribution.buffers)?;
+        let worker_state = WorkerState { residual, ..WorkerState::read(declared)? };
+        contribution.worker_state = match exchange {
+            Exchange::Weights => Some(worker_state),
             // The optimizer is not the worker's.
-            _ => Some(Private { moments: Vec::new(), steps: 0, ..private }),
+            _ => Some(WorkerState { moments: Vec::new(), steps: 0, ..worker_state }),
         };
         Ok(())
     }
 
-    /// The step's gradients as their codec sends them. What it does not send stays with the worker's place.
+    /// Encodes the step's gradients. What the codec leaves out is kept, and added to the next step's.
     fn encode(&mut self, assignment: &Assignment) -> Result<Vec<u8>, WorkerError> {
         let (codec, lane) = (self.common.codec, self.lane());
         let context = self.worker.context().clone();
         if codec.takes_residual() && self.residual.is_none() {
-            let before = assignment.private.as_ref().map(|private| &private.residual[..]).unwrap_or_default();
+            let before =
+                assignment.worker_state.as_ref().map(|worker_state| &worker_state.residual[..]).unwrap_or_default();
             let length = self.declared()?.arena().values().shape().elements();
             self.residual = Some(match before.len() == length {
                 true => context.tensor(&[length], before)?,
@@ -316,13 +324,13 @@ impl Desk {
         Ok(wire)
     }
 
-    /// What was used since its present work began.
+    /// The resources used since the current work began.
     fn used(&mut self, timing: &mut Timing, stages: Stages) -> Used {
         let now = Seen {
             cpu: thread_cpu(),
-            device: self.lease.time() + self.fan.as_ref().map_or(Duration::ZERO, Fan::device_time),
+            device: self.lease.time() + self.fan_out.as_ref().map_or(Duration::ZERO, FanOut::device_time),
             at: Instant::now(),
-            instances: self.worker.instances() + self.fan.as_ref().map_or(0, Fan::instances),
+            instances: self.worker.instances() + self.fan_out.as_ref().map_or(0, FanOut::instances),
         };
         let before = std::mem::replace(&mut self.seen, now);
         Used {
