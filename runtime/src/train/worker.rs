@@ -90,8 +90,10 @@ impl Worker {
             declared.arena().clear_gradients();
         }
         let mut instance = self.ready().await?;
+        // A trainer that makes its own data may collect some of it before it learns.
+        let learns = batch.is_some();
         let stepped = instance.step(self.scheduled(place), batch).await?;
-        if self.declared.as_ref().is_some_and(Declared::was_not_reached) {
+        if learns && self.declared.as_ref().is_some_and(Declared::was_not_reached) {
             let message = "the step has called no `backward` on its loss, so no weight has a gradient and the optimizer that \
                            `init` declared has nothing to do";
             return Err(InvokeError::Function { kind: "bad-input", message: message.to_owned() });
