@@ -445,7 +445,7 @@ impl<K: Keeper> Engine<K> {
         Ok(())
     }
 
-    /// Adds up what contributions came to and took.
+    /// Accumulates a round's loss, samples and resource use.
     fn count(&mut self, contributions: &[(u32, Box<Contribution>)], trains: bool) -> Result<(), Halt> {
         for (_, contribution) in contributions {
             if trains {

@@ -68,7 +68,7 @@ pub enum News {
     },
 }
 
-/// Numbers that a contribution must have, or its trainer declares something else than the others.
+/// The lengths that every contribution must have.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sizes {
     pub payload: usize,
