@@ -41,7 +41,7 @@ check:
 	@scripts/setup.sh test
 	cargo fmt --all --check
 	scripts/check-dependencies.sh
-	cargo clippy $(CARGO_FLAGS) --workspace --all-targets -- --deny warnings
+	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --features weft-fuzz/coverage -- --deny warnings
 
 test: check
 	$(BUILD_ALL)
@@ -73,6 +73,7 @@ soak:
 	@scripts/setup.sh test
 	$(BUILD_ALL)
 	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) --workspace --test end_to_end -- --test-threads 1 hostile soak
+	WEFT_SOAK=5 cargo test $(CARGO_FLAGS) --workspace --test end_to_end -- --test-threads 1 jobs::combinations jobs::channels
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test fuzz
 	WEFT_SOAK=10 cargo test $(CARGO_FLAGS) --workspace --test params -- crashes
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test data fuzz

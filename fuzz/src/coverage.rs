@@ -28,6 +28,10 @@ extern "C" fn __sanitizer_cov_8bit_counters_init(start: *mut u8, stop: *mut u8) 
     COUNT.store(stop as usize - start as usize, Ordering::Relaxed);
 }
 
+/// A call through a pointer. Where it leads to is counted there.
+#[unsafe(no_mangle)]
+extern "C" fn __sanitizer_cov_trace_pc_indir(_callee: usize) {}
+
 fn compared(one: u64, other: u64) {
     // What is equal, or counts up from zero, tells nothing.
     if one != other && (one > 1 || other > 1) && RUNNING.load(Ordering::Relaxed) {

@@ -16,6 +16,12 @@ impl Noise {
         (self.next() % count.max(1) as u64) as usize
     }
 
+    /// A length of less than so many bits, the short ones as likely as the long ones.
+    pub fn length(&mut self, bits: usize) -> usize {
+        let bits = self.below(bits);
+        self.below(1 << bits)
+    }
+
     fn one_of<'a, T: ?Sized>(&mut self, choices: &[&'a T]) -> &'a T {
         choices[self.below(choices.len())]
     }
@@ -95,18 +101,18 @@ pub fn mutate(
                 input.splice(at..at, word.iter().copied());
             }
             6 => {
-                let end = input.len().min(at + 1 + noise.below(1 << noise.below(8)));
+                let end = input.len().min(at + 1 + noise.length(8));
                 input.drain(at.min(end)..end);
             }
             7 => {
                 let from = noise.below(input.len() + 1);
-                let end = input.len().min(from + 1 + noise.below(1 << noise.below(8)));
+                let end = input.len().min(from + 1 + noise.length(8));
                 let piece = input[from..end].to_vec();
                 input.splice(at..at, piece);
             }
             8 => {
                 let from = noise.below(other.len() + 1);
-                let end = other.len().min(from + 1 + noise.below(1 << noise.below(10)));
+                let end = other.len().min(from + 1 + noise.length(10));
                 let over = input.len().min(at + if noise.below(2) == 0 { end - from } else { 0 });
                 input.splice(at..over, other[from..end].iter().copied());
             }

@@ -8,19 +8,24 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 
 use anyhow::{Context as _, Result};
+use bytes::Bytes;
 use tempfile::TempDir;
+use weft::blob::BlobPlace;
 use weft::catalog::spec::DataSetSpec;
 use weft::dataset::Manifest;
 use weft::dataset::manifest::{BlockRef, Split};
 use weft::dataset::read::{self, Format, Options, Source};
 use weft::dataset::rows::{Element, Features, Labels, Rows};
 use weft::job::JobSpec;
+use weft::job::channel::message::Summed;
+use weft::job::channel::{Message, Payload};
 use weft::job::checkpoint::{Progress, Training};
-use weft::job::learning::Learning;
 use weft::job::model::{GlobalModel, WorkerState};
 use weft::model::{Dtype, Meta, Model, TensorInfo, export_npz};
 use weft::params::embedded::frame::Record;
 use weft::params::{Entry, Form, Key, Moment, Space, Value};
+use weft_core::learning::Learning;
+use weft_core::sync::Slot;
 use weft_gpu::device::cpu::Cpu;
 use weft_gpu::op::Stream;
 use weft_gpu::{Codec, Context, Crew, DType, Encoded, Feedback, Limits, codec};
@@ -77,9 +82,90 @@ pub fn all() -> Vec<Target> {
         Target { name: "params-form", run: form, seeds: forms, longest: 1 << 10, memory: LITTLE },
         Target { name: "params-record", run: record, seeds: records, longest: 4 << 10, memory: LITTLE },
         Target { name: "codec-frame", run: frame, seeds: frames, longest: 4 << 10, memory: LITTLE },
+        Target { name: "backup", run: backup, seeds: backups, longest: 32 << 10, memory: 64 << 20 },
+        Target { name: "message", run: message, seeds: messages, longest: 4 << 10, memory: LITTLE },
         Target { name: "model", run: read_model, seeds: || Ok(vec![model()?]), longest: 4 << 10, memory: LITTLE },
     ];
     data_sets.into_iter().chain(others).collect()
+}
+
+// Archives of `weft restore`.
+
+/// Bytes of a header, and of what a file is filled up to.
+const TAR_BLOCK: usize = 512;
+
+fn backup(bytes: &[u8]) {
+    restore(bytes);
+    // Few changes of a header leave its checksum right: it is put right, so that what comes after it is read.
+    restore(&with_checksums(bytes.to_vec()));
+}
+
+fn restore(bytes: &[u8]) {
+    let Some(folder) = &*FOLDER else { return };
+    let (archive, data) = (folder.path().join("archive"), folder.path().join("restored"));
+    if std::fs::write(&archive, bytes).is_err() {
+        return;
+    }
+    if weft::backup::restore(&archive, &data, &BlobPlace::Folder).is_ok() {
+        assert!(data.join("meta.redb").is_file(), "a restore that went well left no records");
+    }
+    let beside = std::fs::read_dir(folder.path()).map_or(0, Iterator::count);
+    assert!(beside <= 3, "something was written outside of the data directory");
+    std::fs::remove_dir_all(&data).ok();
+}
+
+/// Puts the checksum of every header right.
+fn with_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
+    let mut at = 0;
+    while let Some(header) = bytes.get_mut(at..at + TAR_BLOCK) {
+        let size = std::str::from_utf8(&header[124..135]).ok();
+        let size = size.and_then(|size| usize::from_str_radix(size.trim_matches(['\0', ' ']), 8).ok()).unwrap_or(0);
+        header[148..156].fill(b' ');
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        at = at.saturating_add(TAR_BLOCK).saturating_add(size.next_multiple_of(TAR_BLOCK));
+    }
+    bytes
+}
+
+fn backups() -> Result<Vec<Vec<u8>>> {
+    let blob = b"a component".as_slice();
+    let records = concat!(
+        r#"[{"table":"identity","key":"node","value":{"id":"0123456789abcdef0123456789abcdef"}},"#,
+        r#"{"table":"usage","key":"0000000000000001","value":{"tenant":1,"usage":{}}},"#,
+        r#"{"table":"odd","key":"k","value":[1,2,3]}]"#
+    );
+    let head = br#"{"format":1,"weft":"0.1.0","created_ms":0}"#.as_slice();
+    let name = format!("blobs/{}", weft::digest::Digest::of(blob).hex());
+    let files = [
+        ("weft-backup.json", head),
+        ("metadata.json", records.as_bytes()),
+        ("params/snapshot", b"values"),
+        (name.as_str(), blob),
+        ("complete", b""),
+    ];
+    let archive = |files: &[(&str, &[u8])]| {
+        let mut bytes = Vec::new();
+        for (name, content) in files {
+            let mut header = [0; TAR_BLOCK];
+            header[..name.len()].copy_from_slice(name.as_bytes());
+            header[100..107].copy_from_slice(b"0000600");
+            header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
+            header[156] = b'0';
+            header[257..265].copy_from_slice(b"ustar  \0");
+            bytes.extend(header);
+            bytes.extend(*content);
+            bytes.resize(bytes.len().next_multiple_of(TAR_BLOCK), 0);
+        }
+        bytes.extend([0; 2 * TAR_BLOCK]);
+        with_checksums(bytes)
+    };
+    let whole = archive(&files);
+    // The seeds must be right, or only what refuses them is fuzzed.
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("archive"), &whole)?;
+    weft::backup::restore(&folder.path().join("archive"), &folder.path().join("data"), &BlobPlace::Folder)?;
+    Ok(vec![whole, archive(&files[..3])])
 }
 
 // Data sets.
@@ -206,8 +292,15 @@ fn checkpoint(bytes: &[u8]) {
 }
 
 fn checkpoints() -> Result<Vec<Vec<u8>>> {
-    let shared = || Arc::new(GlobalModel { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None });
-    let private = WorkerState { moments: vec![0.25; 2], steps: 9, locals: vec![4.0], residual: vec![0.5; 2] };
+    let shared = || Arc::new(GlobalModel { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None, version: 0 });
+    let private = WorkerState {
+        moments: vec![0.25; 2],
+        steps: 9,
+        locals: vec![4.0],
+        residual: vec![0.5; 2],
+        weights: vec![1.5; 2],
+        duals: vec![-0.5; 2],
+    };
     let training = Training {
         model: shared(),
         optimizer: private.clone(),
@@ -215,11 +308,14 @@ fn checkpoints() -> Result<Vec<Vec<u8>>> {
         best: Some(shared()),
         progress: Progress {
             epoch: 2,
+            cuts: Vec::new(),
+            earlier: 0,
             done: 3,
             step: 11,
             learning: Learning::new(&JobSpec::new("f", None)),
             sums: Default::default(),
             best: Default::default(),
+            shape: None,
         },
     };
     Ok(vec![training.to_file()?])
@@ -318,6 +414,32 @@ fn records() -> Result<Vec<Vec<u8>>> {
 }
 
 // What workers send each other.
+
+const SLOT: Slot = Slot { round: 12, layer: 0, shard: 3, worker: 7, claim: 1 };
+
+/// The bytes as they are, and again with the checksum that their header should have.
+fn message(bytes: &[u8]) {
+    let mut sealed = bytes.to_vec();
+    weft::job::channel::message::seal(&mut sealed);
+    for bytes in [bytes, &sealed] {
+        let Ok(message) = Message::from_wire(SLOT, Bytes::copy_from_slice(bytes)) else { continue };
+        let again = [Summed::All, Summed::Header].map(|summed| message.to_wire(SLOT, summed).concat());
+        assert!(again.iter().any(|again| again == bytes), "it comes out as another message");
+        let _ = Message::from_parts(SLOT, Bytes::copy_from_slice(bytes), Some(Bytes::copy_from_slice(bytes)));
+    }
+}
+
+fn messages() -> Result<Vec<Vec<u8>>> {
+    let encoded = Message {
+        samples: 9,
+        payload: Payload::Encoded(Bytes::from_static(b"a frame")),
+        buffers: vec![1.5_f32, -0.0].into(),
+    };
+    let plain = Message::plain(64, vec![0.25_f32; 10]);
+    let written = [(&encoded, Summed::All), (&plain, Summed::Header)]
+        .map(|(message, summed)| message.to_wire(SLOT, summed).concat());
+    Ok(written.to_vec())
+}
 
 static DEVICE: LazyLock<Context> =
     LazyLock::new(|| Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default()));

@@ -114,6 +114,11 @@ pub trait Device: Send + Sync {
     /// The next operation is not to come soon: what is kept for it may go to others.
     fn rest(&self) {}
 
+    /// Whether the device was lost, and with it whatever is held through this handle. Cores never are.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// Device time that was used through this handle; zero where it is not counted.
     fn time(&self) -> Duration {
         Duration::ZERO

@@ -6,6 +6,7 @@
 //! that says what would.
 
 use std::num::NonZeroU32;
+use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -42,6 +43,24 @@ pub enum Wish {
     Exactly(DeviceId),
     /// This one, which holds the job's tensors already; if it does not fit or is not there, as for `Auto`.
     Near(DeviceId),
+}
+
+/// A text that names no device.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not `auto`, `cpu`, `gpu` or a device as in `gpu:0`")]
+pub struct BadWish(String);
+
+impl FromStr for Wish {
+    type Err = BadWish;
+
+    fn from_str(text: &str) -> Result<Self, BadWish> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "cpu" => Ok(Self::Cpu),
+            "gpu" => Ok(Self::Gpu),
+            name => name.parse().map(Self::Exactly).map_err(|_| BadWish(text.chars().take(80).collect())),
+        }
+    }
 }
 
 /// What must stay free on a device after a lease was granted, for others who come later.

@@ -242,7 +242,11 @@ impl<K: Clone + Ord> Queue<K> {
 
 /// By how much a member's time runs ahead.
 fn virtual_time(used: Duration, weight: NonZeroU32) -> Virtual {
-    used.as_nanos().saturating_mul(PARTS) / Virtual::from(weight.get())
+    match u32::try_from(used.as_nanos()) {
+        // Up to four seconds, which is almost always, it is a division of machine words.
+        Ok(nanoseconds) => Virtual::from((u64::from(nanoseconds) << PARTS.trailing_zeros()) / u64::from(weight.get())),
+        Err(_) => used.as_nanos().saturating_mul(PARTS) / Virtual::from(weight.get()),
+    }
 }
 
 #[cfg(test)]

@@ -6,18 +6,20 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
 use axum::http::header::{ALLOW, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderValue, Method, Uri};
-use axum::middleware::{self, Next};
+use axum::http::{HeaderValue, Method, Request, Uri};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
 use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 
 use crate::node::Node;
 
 mod admission;
 mod auth;
+mod charged;
 mod connection;
 mod datasets;
 mod description;
@@ -41,8 +43,40 @@ mod uploads;
 pub use connection::{Connection, RequestOn};
 use problem::{ApiError, Kind};
 
+/// What answers requests.
+#[derive(Clone)]
+pub struct Api {
+    node: Arc<Node>,
+    routes: TowerToHyperService<Router>,
+}
+
+impl Api {
+    pub fn new(node: Arc<Node>) -> Self {
+        Self { routes: TowerToHyperService::new(router(node.clone())), node }
+    }
+
+    /// Admits a request, counts it while it is in flight, counts problems, and turns what axum itself refuses (a path that
+    /// is not UTF-8) into one. It is around the router and not a layer of it: a layer would box each request twice more.
+    pub async fn answer(&self, request: Request<Incoming>) -> Response {
+        let _active = self.node.begin_request();
+        let mut response = match admission::admit(&request, self.node.is_developers()) {
+            Ok(()) => ending::run(request, |request| self.routes.call(request)).await,
+            Err(refused) => refused.into_response(),
+        };
+        if response.status().is_client_error() && response.extensions().get::<Kind>().is_none() {
+            response = ApiError::new(Kind::InvalidRequest, "the path is not what this route takes").into_response();
+        }
+        if let Some(kind) = response.extensions().get::<Kind>() {
+            self.node.metrics.count_problem(kind.slug());
+        }
+        // What functions answer is of their callers' making, too: no browser is to guess that it is a page.
+        response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        response
+    }
+}
+
 /// Every route.
-pub fn router(node: Arc<Node>) -> Router {
+fn router(node: Arc<Node>) -> Router {
     let description = Bytes::from(description::openapi().to_string());
     let description = move || async move { ([("content-type", "application/json")], description) };
     Router::new()
@@ -69,6 +103,7 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/v1/jobs/{name}/logs", get(logs::job_logs))
         .route("/v1/jobs/{name}/stop", post(jobs::stop))
         .route("/v1/jobs/{name}/resume", post(jobs::resume))
+        .route("/v1/jobs/{name}/scale", post(jobs::scale))
         .route("/v1/jobs/{name}/workers/{worker}/kill", post(jobs::kill_worker))
         .route("/v1/jobs/{name}/infer", post(jobs::infer))
         .route("/v1/params", get(params::list).delete(params::delete_all))
@@ -88,7 +123,6 @@ pub fn router(node: Arc<Node>) -> Router {
         .route("/openapi.json", get(description))
         .fallback(unknown_route)
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(node.clone(), observe))
         .with_state(node)
 }
 
@@ -105,24 +139,5 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
     if job.is_some() {
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("GET,HEAD,DELETE"));
     }
-    response
-}
-
-/// Admits a request, counts it while it is in flight, counts problems, and turns what axum itself refuses (a path that is
-/// not UTF-8) into one.
-async fn observe(State(node): State<Arc<Node>>, request: axum::extract::Request, next: Next) -> Response {
-    let _active = node.begin_request();
-    let mut response = match admission::admit(&request, node.is_developers()) {
-        Ok(()) => ending::run(request, next).await,
-        Err(refused) => refused.into_response(),
-    };
-    if response.status().is_client_error() && response.extensions().get::<Kind>().is_none() {
-        response = ApiError::new(Kind::InvalidRequest, "the path is not what this route takes").into_response();
-    }
-    if let Some(kind) = response.extensions().get::<Kind>() {
-        node.metrics.count_problem(kind.slug());
-    }
-    // What functions answer is of their callers' making, too: no browser is to guess that it is a page.
-    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }

@@ -168,6 +168,8 @@ pub fn restore(file: &Path, data_dir: &Path, place: &BlobPlace) -> anyhow::Resul
     for (index, entry) in archive.entries().with_context(broken)?.enumerate() {
         let mut entry = entry.with_context(broken)?;
         let name = entry.path().with_context(broken)?.to_string_lossy().into_owned();
+        // A backup has files and nothing else. A sparse one would be as long on disk as it says, whatever the archive has.
+        ensure!(entry.header().entry_type().is_file(), "{}: `{}` is no plain file", broken(), name.escape_debug());
         match name.as_str() {
             HEAD => {
                 let head: Head = serde_json::from_reader(&mut entry).with_context(broken)?;

@@ -4,6 +4,8 @@
 //! all, and when a publish returns it is durable. Publishing gives a pin ([`Pinned`]): hold it until the record that
 //! names the blob is written and its [`Referrer`] knows of it, and nothing is ever removed under your feet.
 //!
+//! Beside them lie objects by name that are passed on and soon deleted ([`Scratch`]).
+//!
 //! A blob that is read from beginning to end ([`Blobs::open`]) is checked against its digest; a part of one
 //! ([`Blobs::read`], [`Blobs::read_blocking`]) cannot be, and is as good as the disk or the bucket.
 
@@ -29,6 +31,7 @@ mod place;
 mod probe;
 mod reader;
 mod s3;
+mod scratch;
 mod upload;
 
 pub use garbage::{Pinned, Referrer};
@@ -36,6 +39,7 @@ pub use local::publish_file;
 pub use place::{BadPlace, BlobPlace};
 pub use reader::BlobReader;
 pub use s3::{Credentials, Patience, S3};
+pub use scratch::{Found, Scratch};
 
 use garbage::Pins;
 use s3::Secrets;
@@ -178,6 +182,26 @@ impl Blobs {
             }
         }
         Ok(pinned)
+    }
+
+    /// Publishes what `write` writes, on the caller's thread. Where blobs are files it is never in memory as a whole. Gives
+    /// its size, too.
+    pub async fn publish_written(
+        &self,
+        write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+    ) -> Result<(Pinned, u64), BlobError> {
+        let Backend::Folder { root, staging } = &self.backend else {
+            let mut bytes = Vec::new();
+            write(&mut bytes).map_err(|error| BlobError::Io { what: "writing a blob".to_owned(), error })?;
+            let size = bytes.len() as u64;
+            return Ok((self.publish_bytes(bytes.into()).await?, size));
+        };
+        let staged = local::Staged::write(staging, write)?;
+        let (digest, size) = (staged.digest, staged.size);
+        let pinned = self.pins.pin(digest).await;
+        let place = local::path(root, &digest);
+        self.blocking("publishing", move || staged.publish(&place)).await??;
+        Ok((pinned, size))
     }
 
     /// Publishes bytes that are at hand.

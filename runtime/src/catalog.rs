@@ -6,12 +6,14 @@
 //! - [`spec`]: what can be asked for
 //! - `uploads`: files that arrive in parts
 //! - `datasets`: files become data sets
+//! - `building`: where their blocks go meanwhile, and what ends it
 //! - `models`: what training leaves behind
 //! - `shelf`: things of tenants, by name
 
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::blob::{BlobError, Blobs, Pinned, Referrer};
 use crate::dataset::build::BuildError;
@@ -23,12 +25,14 @@ use crate::model::OpenError;
 use crate::sandbox::GateFull;
 use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
+mod building;
 mod datasets;
 mod models;
 mod shelf;
 pub mod spec;
 mod uploads;
 
+pub use building::BuildEnd;
 pub(crate) use datasets::open as open_sources;
 pub use datasets::{BlobBlocks, DataSet, Version};
 pub use models::{BlobFile, StoredModel};
@@ -64,6 +68,8 @@ pub enum CatalogError {
     QueueTimeout(u128),
     #[error(transparent)]
     Memory(#[from] OverLimit),
+    #[error("the data set was not made within `build_timeout` = {} ms", .0.as_millis())]
+    BuildTimeout(Duration),
     #[error("the tenant was deleted meanwhile")]
     TenantDeleted,
     #[error("the node is stopping")]
@@ -84,6 +90,11 @@ impl CatalogError {
     pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
         Self::Io { what: what.to_owned(), error }
     }
+
+    /// An error that may be one of these, wrapped on its way through a reader or the builder.
+    fn wrapped(what: &str, error: std::io::Error) -> Self {
+        error.downcast::<Self>().unwrap_or_else(|error| Self::io(what, error))
+    }
 }
 
 impl From<ReadError> for CatalogError {
@@ -91,7 +102,7 @@ impl From<ReadError> for CatalogError {
         match error {
             ReadError::Asked(text) => Self::Invalid(text),
             ReadError::Content { .. } => Self::Refused(error.to_string()),
-            ReadError::Io { file, cause } => Self::io(&format!("reading `{file}`"), cause),
+            ReadError::Io { file, cause } => Self::wrapped(&format!("reading `{file}`"), cause),
         }
     }
 }
@@ -100,14 +111,8 @@ impl From<BuildError> for CatalogError {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Cancelled => Self::Stopping,
-            BuildError::Read { error: ReadError::Io { file, cause }, .. } => {
-                Self::io(&format!("reading `{file}`"), cause)
-            }
-            // What went wrong with a block was wrapped on its way through the builder.
-            BuildError::Write(error) => match error.downcast::<Self>() {
-                Ok(error) => error,
-                Err(error) => Self::io("writing a block", error),
-            },
+            BuildError::Read { error: error @ ReadError::Io { .. }, .. } => error.into(),
+            BuildError::Write(error) => Self::wrapped("writing a block", error),
             other => Self::Refused(other.to_string()),
         }
     }
@@ -241,8 +246,7 @@ impl Catalog {
     /// Removes blobs that nobody names any more.
     async fn collect(&self, digests: impl IntoIterator<Item = Digest>) -> Result<(), CatalogError> {
         let digests: Vec<Digest> = digests.into_iter().collect();
-        self.blobs.collect(&digests).await?;
-        Ok(())
+        Ok(self.blobs.collect_soon(&digests).await?)
     }
 
     /// Lets blobs go that were published for a record that there will not be.

@@ -33,6 +33,7 @@ mod node;
 mod output;
 mod params;
 mod profile;
+mod samples;
 mod sse;
 mod tenant;
 mod train;
@@ -56,7 +57,7 @@ Exit codes:
   3  no node could be reached, or its answer was cut short
   4  the key is missing, unknown, or not allowed to do this
   5  the node failed, is too busy, or is stopping: try again later
-  130  interrupted by Ctrl-C; a job that was followed goes on";
+  130  interrupted by Ctrl-C; a job that was followed goes on, and what was trained without a node is kept";
 
 #[derive(Parser)]
 #[command(name = "weft", version, about, after_help = AFTER_HELP)]
@@ -128,7 +129,7 @@ enum Verb {
     #[command(subcommand)]
     Job(job::JobVerb),
     /// Train a function on this machine, without a node
-    TrainLocal(train_local::TrainLocalArgs),
+    TrainLocal(Box<train_local::TrainLocalArgs>),
     /// Use a trained model on samples: a job's, or one on this machine
     Infer(Box<infer::InferArgs>),
     /// Look at values of the parameter store, and delete them
@@ -195,7 +196,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Function(verb) => function::run(verb, &global.client()?, out),
         Verb::Dataset(verb) => dataset::run(verb, &global.client()?, out),
         Verb::Model(verb) => model::run(verb, &global.client()?, out),
-        Verb::TrainLocal(args) => train_local::run(args, out),
+        Verb::TrainLocal(args) => train_local::run(*args, out),
         Verb::Train(args) => train::run(*args, &global.client()?, out),
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),

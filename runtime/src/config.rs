@@ -10,6 +10,8 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use weft_core::cost::Prices;
+
 use crate::blob::BlobPlace;
 use crate::params::StoreAddress;
 use crate::sandbox::{CompileLimits, SandboxLimits};
@@ -59,6 +61,17 @@ macro_rules! settings {
         }
 
         impl Settings {
+    /// What training costs.
+    pub fn prices(&self) -> Prices {
+        Prices {
+            cpu_second: self.price_cpu_second,
+            gpu_second: self.price_gpu_second,
+            gib_second: self.price_gib_second,
+            start: self.price_start,
+            gib_moved: self.price_gib_moved,
+        }
+    }
+
             /// Puts what was given over what the file says over the defaults.
             pub fn resolve(given: Options, file: Options) -> Result<Self, ConfigError> {
                 let mut sources = Vec::new();
@@ -147,6 +160,8 @@ settings! {
     max_instances ("WEFT_MAX_INSTANCES"): u32 = 1_024,
     /// Workers of training jobs at once, of all tenants; a worker's further functions (`fan_out`) count too.
     max_workers ("WEFT_MAX_WORKERS"): u32 = 1_024,
+    /// Cores that a function of a job may compute on for each GiB of its memory, as in 0.57; 0 for as many as are free.
+    cores_per_gib ("WEFT_CORES_PER_GIB"): f64 = 0.0,
     /// What a second of a CPU device's time costs.
     price_cpu_second ("WEFT_PRICE_CPU_SECOND"): f64 = 0.000_012,
     /// What a second of a GPU's time costs.
@@ -183,7 +198,7 @@ settings! {
     body_timeout ("WEFT_BODY_TIMEOUT"): Span = Span(Duration::from_secs(60)),
     /// How long a client may take to accept more of an answer.
     write_timeout ("WEFT_WRITE_TIMEOUT"): Span = Span(Duration::from_secs(30)),
-    /// How long a client may take to fetch the whole of a model that is written for it in another format.
+    /// How long a client may take to fetch the whole of a model.
     answer_timeout ("WEFT_ANSWER_TIMEOUT"): Span = Span(Duration::from_secs(3_600)),
     /// How long work in flight may take after SIGTERM.
     grace ("WEFT_GRACE"): Span = Span(Duration::from_secs(30)),
@@ -197,6 +212,8 @@ settings! {
     compile_waiting ("WEFT_COMPILE_WAITING"): u32 = 64,
     /// How long an upload waits for the compiler before it is told to come back later.
     compile_queue_timeout ("WEFT_COMPILE_QUEUE_TIMEOUT"): Span = Span(Duration::from_secs(300)),
+    /// How long it may take to make a data set of files that have arrived, or to add to one.
+    build_timeout ("WEFT_BUILD_TIMEOUT"): Span = Span(Duration::from_secs(3_600)),
     /// Bytes of one compiled component.
     max_artifact ("WEFT_MAX_ARTIFACT"): Size = Size(512 << 20),
     /// Compiled components that are kept in memory, in bytes.
@@ -245,6 +262,7 @@ impl Settings {
             ("price_gib_second", self.price_gib_second),
             ("price_start", self.price_start),
             ("price_gib_moved", self.price_gib_moved),
+            ("cores_per_gib", self.cores_per_gib),
         ] {
             if !(price >= 0.0 && price.is_finite()) {
                 return invalid(setting, "must be 0 or more");
@@ -260,6 +278,7 @@ impl Settings {
             ("answer_timeout", self.answer_timeout),
             ("queue_timeout", self.queue_timeout),
             ("compile_queue_timeout", self.compile_queue_timeout),
+            ("build_timeout", self.build_timeout),
             ("params_snapshot_every", self.params_snapshot_every),
         ] {
             if span.0.is_zero() {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::{OnceCell, oneshot, watch};
 use weft_gpu::pool::{PoolError, Spare, machine};
+use weft_gpu::share::Owner;
 use weft_gpu::{Context, Crew, Lease, Pool, Request};
 
 use crate::job::is_busy;
@@ -42,7 +43,7 @@ pub enum NoDevice {
 
 /// Who waits, and how it is told what became of it.
 struct Waiter {
-    owner: Arc<str>,
+    owner: Owner,
     told: oneshot::Sender<Result<Part, PoolError>>,
 }
 
@@ -88,7 +89,7 @@ impl Devices {
     /// So many bytes of a device for a tenant; waits its turn where there is no room.
     pub async fn part(&self, tenant: &Tenant, bytes: u64) -> Result<Part, NoDevice> {
         let pool = self.open().await?;
-        let (owner, allowed) = (Arc::<str>::from(tenant.name.as_str()), tenant.quota().call_memory);
+        let (owner, allowed) = (tenant.owner.clone(), tenant.quota().call_memory);
         let (passes, has_more) = {
             let mut line = self.line.locked();
             let has_more = line.holds(tenant.id);
@@ -142,7 +143,7 @@ impl Devices {
 }
 
 /// A tenant that has a part already leaves as much again to others, so that none has a whole device.
-fn request(owner: Arc<str>, bytes: u64, has_more: bool) -> Request {
+fn request(owner: Owner, bytes: u64, has_more: bool) -> Request {
     let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
     let spare = if has_more { Spare::Bytes(bytes) } else { Spare::Nothing };
     Request { spare, ..Request::new(owner, bytes) }
@@ -236,5 +237,35 @@ impl Drop for Leased {
     fn drop(&mut self) {
         self.part.lease.cancel().cancel();
         self.tenant.ledger.charge_device(self.part.lease.time());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::meta::{Batch, Metadata};
+    use crate::tenant::{Account, Quota, Tenants};
+
+    #[tokio::test]
+    async fn a_later_tenant_of_a_name_is_not_taken_for_the_earlier_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+        let memory = Account::new("max_memory", 1 << 30, None);
+        let tenants = Tenants::load(metadata, memory.clone()).unwrap();
+        let devices = Devices::new("cpu", 1, 4, 4, Duration::from_secs(1), DeviceMemory::within(&memory));
+        let create = || tenants.create("ada".parse().unwrap(), Quota::default(), None);
+
+        let (first, _) = create().await.unwrap();
+        let held = devices.part(&first, 1 << 20).await.unwrap();
+        tenants.delete("ada", Batch::default()).await.unwrap();
+        let (second, _) = create().await.unwrap();
+        let also_held = devices.part(&second, 1 << 20).await.unwrap();
+
+        let ledger = devices.pool().unwrap().ledger();
+        let accounts = &ledger.devices[0].tenants;
+        let leases = |tenant: &Tenant| accounts.get(&tenant.owner).map(|account| account.leases);
+        assert_eq!((accounts.len(), leases(&first), leases(&second)), (2, Some(1), Some(1)), "{ledger:?}");
+        drop((held, also_held));
+        assert!(devices.pool().unwrap().ledger().is_zero());
     }
 }

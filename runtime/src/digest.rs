@@ -59,7 +59,7 @@ pub fn hex(bytes: &[u8]) -> String {
 }
 
 /// A digest of bytes that arrive piece by piece.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Hasher(sha2::Sha256);
 
 impl Hasher {
@@ -117,7 +117,8 @@ impl From<Digest> for String {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "sha256:{}", self.hex())
+        f.write_str("sha256:")?;
+        f.write_str(&self.hex())
     }
 }
 

@@ -1,8 +1,9 @@
 //! Training jobs: a trainer, a data set, and workers that come and go.
 //!
-//! - [`spec`]: what can be asked for
+//! What can be asked of a job, and all that is decided without doing it, is in [`weft_core`].
+//!
+//! - [`brief`], [`workshop`]: what a job is, and where it runs
 //! - [`record`]: what is kept and told
-//! - [`learning`]: goals, early stopping, the learning rate; pure
 //! - [`events`]: what followers are told
 //! - [`live`]: all jobs of a node, in memory as on disk
 //! - `submit`, `probe`: how a job comes in, and whether its trainer takes its data set
@@ -10,50 +11,61 @@
 //! - [`queue`]: which job may run; pure
 //! - `run`: what starts jobs, and one from its start to its end
 //! - `suspects`: which job takes its node with it
-//! - `orders`, `infer`: what else can be asked of a node about a job
-//! - `keep`: what a job comes to is kept
-//! - [`engine`]: one running job: rounds, merges, validation, checkpoints
-//! - [`team`], `silence`: its workers, as [`sync`](crate::sync) wants them, and how long nothing was heard of them
-//! - [`worker`], `desk`: one worker's thread, and what it works with
-//! - `common`, `fan`: what all workers of a job have in common, and the functions that a step is fanned out to
+//! - `orders`, `scale`, `infer`: what else can be asked of a node about a job
+//! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
+//! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
+//! - `directing`, `free`: what workers are told, with and without a barrier; `merging`, `replica`: what comes of it
+//! - [`team`], `silence`: its workers, as [`sync`](weft_core::sync) wants them, and how long nothing was heard of them
+//! - [`worker`], `worker_loop`, `fan_out`: one worker's thread, and the functions that a step is fanned out to; `throttle`:
+//!   how much they may compute
+//! - [`exchange`], `scheme`, `encoding`: a worker's side of the exchange; [`channel`]: through what it goes
 //! - [`model`]: the model in the host's memory, between rounds
 //! - [`checkpoint`]: everything that a continuation with the same bits needs, as one blob
-//! - [`cost`]: what was used becomes money
-//!
-//! What workers exchange, and when, is decided in [`sync`](crate::sync); here is what does it.
 
+mod accounting;
 pub(crate) mod apart;
+pub mod brief;
+pub mod channel;
 pub mod checkpoint;
-pub mod common;
-pub mod cost;
+mod directing;
+mod encoding;
 pub mod engine;
 pub mod events;
+pub mod exchange;
 mod fan_out;
+mod free;
 mod infer;
 mod keep;
-pub mod learning;
 pub mod live;
+mod merging;
+pub(crate) mod meter;
 pub mod model;
 mod orders;
 mod outputs;
-mod probe;
+pub(crate) mod probe;
 pub mod queue;
 pub mod record;
+mod replica;
+mod reshape;
 mod run;
+mod scale;
+mod scheme;
 mod silence;
-pub mod spec;
 mod submit;
 mod suspects;
 pub mod team;
+mod throttle;
 pub mod worker;
 mod worker_loop;
+pub mod workshop;
 
-pub use crate::sync::Rule;
 pub use events::EventBook;
 pub use live::{Jobs, Live};
-pub use record::{EpochRecord, Job, JobEvent, Progress, Spending, Stages, State};
+pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
 pub(crate) use run::schedule;
-pub use spec::{BadSpec, JobSpec, RANGES};
+pub(crate) use submit::{check_shards, device_and_codec};
+pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
+pub use weft_core::usage::{Spending, Stages};
 
 /// Why a job was not done what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +80,9 @@ pub enum JobError {
     /// The trainer and the data set do not fit together.
     #[error("{0}")]
     Refused(String),
+    /// The trainer needs more memory than it was given.
+    #[error("{0}")]
+    OutOfMemory(String),
     #[error("the Idempotency-Key was used for another request (job `{0}`)")]
     OtherRequest(String),
     #[error("job `{name}` is {state}: {problem}")]
@@ -92,6 +107,8 @@ pub enum JobError {
     Blob(#[from] crate::blob::BlobError),
     #[error(transparent)]
     Params(#[from] crate::params::ParamError),
+    #[error(transparent)]
+    Channel(#[from] channel::ChannelError),
     #[error(transparent)]
     Storage(#[from] crate::tenant::StorageFull),
     #[error(transparent)]
@@ -129,6 +146,7 @@ impl JobError {
             Self::Blob(error)
             | Self::Registry(RegistryError::Blob(error))
             | Self::Catalog(CatalogError::Blob(error)) => error.passes(),
+            Self::Channel(error) => error.passes(),
             Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
             Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
             Self::Registry(RegistryError::Compile(error)) => {

@@ -13,7 +13,8 @@
 //! - [`model`]: what training leaves behind, as files that other tools open
 //! - [`params`]: the parameter store: weights by name, exchanged between workers
 //! - [`job`]: training jobs: workers, rounds, checkpoints, history
-//! - [`sync`]: how what workers compute becomes one model; pure
+//! - [`local`]: the same without a node, with files
+//! - `weft-core`, the crate below: what jobs ask for and how what workers compute becomes one model; pure
 //! - [`train`]: a trainer, a data set and a device in, a model out
 //! - [`devices`]: what is computed on, leased call by call
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
@@ -38,6 +39,7 @@ pub mod devices;
 pub mod digest;
 pub mod host;
 pub mod job;
+pub mod local;
 mod locks;
 pub mod logs;
 pub mod meta;
@@ -47,10 +49,9 @@ pub mod names;
 pub mod node;
 pub mod params;
 pub mod registry;
-mod resident;
+pub mod resident;
 pub mod sandbox;
 pub mod server;
-pub mod sync;
 pub mod tenant;
 pub mod train;
 pub mod units;

@@ -2,6 +2,9 @@
 
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: weft::resident::Allocator = weft::resident::Allocator;
+
 fn main() -> ExitCode {
     weft::cli::main()
 }

@@ -21,7 +21,7 @@ pub use meta::{BadMeta, FORMAT, Input, Meta};
 pub use npz::{ExportError, export_npz};
 pub use read::{MOST_HEADER_BYTES, MOST_TENSORS, Model, OpenError, open_bytes};
 pub use safetensors::Dtype;
-pub use write::{WriteError, write};
+pub use write::{WriteError, le_bytes, write};
 
 /// A tensor without its numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -62,6 +62,10 @@ pub enum ParamError {
     TooMany { what: &'static str, given: u64, most: u64 },
     #[error(transparent)]
     OverLimit(#[from] OverLimit),
+    #[error(
+        "answers to the tenant's other changes take all of `max_kept_answers` = {most} bytes until they have arrived"
+    )]
+    KeptAnswers { most: u64 },
     #[error("the tenant was deleted, and its values with it")]
     Ended,
     #[error("the store is full: {0}")]

@@ -459,17 +459,9 @@ impl Registry {
     /// Deletes those of `digests` that no function has any more. Called while changes are held off.
     async fn collect(&self, digests: &[Digest]) -> Result<(), RegistryError> {
         self.collect_artifacts(digests).await?;
-        let (blobs, digests) = (self.blobs.clone(), digests.to_vec());
-        let collect = async move {
-            if let Err(error) = blobs.collect(&digests).await {
-                // What was asked for is done; the next sweep takes what is left.
-                tracing::warn!(%error, "components that nobody needs could not be deleted");
-            }
-        };
-        // Nobody waits for a store that is far away, least of all other changes.
-        match self.blobs.is_remote() {
-            true => drop(tokio::spawn(collect)),
-            false => collect.await,
+        if let Err(error) = self.blobs.collect_soon(digests).await {
+            // What was asked for is done; the next sweep takes what is left.
+            tracing::warn!(%error, "components that nobody needs could not be deleted");
         }
         Ok(())
     }

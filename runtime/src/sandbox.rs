@@ -16,7 +16,6 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store, StoreContextMut, UpdateDeadline};
 use weft_gpu::{Cancel, Context};
@@ -26,13 +25,14 @@ use crate::host::tensor::{Compute, MAX_TENSORS};
 use crate::host::{self, HostState, JobState, Request, Response, TaskPre, TrainerPre};
 use crate::logs::{Level, LogSink};
 use crate::params::ParamStore;
-use crate::tenant::{Charge, OverLimit, Spent, Tenant};
+use crate::tenant::{Charge, OverLimit, Quota, Spent, Tenant};
 
 mod compile_child;
 mod compiler;
 mod engine;
 mod error;
 mod gate;
+mod here;
 mod jail;
 mod limits;
 mod meter;
@@ -52,9 +52,6 @@ pub use turns::{Aside, Seat, Share, TeamId, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3_600);
-
-/// How long a guest waits to be run on the thread that asked, before it is sent to the guests' own threads.
-const WAIT_HERE: Duration = Duration::from_millis(1);
 
 /// Threads of guests that compute on devices, beyond one for each instance: for what they wait for.
 const SPARE_THREADS: usize = 64;
@@ -141,7 +138,7 @@ pub struct Sandbox {
     turns: Arc<Turns>,
     ticker: ticker::Ticker,
     /// Places to run on the thread that asked.
-    here: Semaphore,
+    here: here::Places,
     guests: Option<Runtime>,
 }
 
@@ -170,7 +167,7 @@ impl Sandbox {
             }),
             ticker: ticker::Ticker::start(engine.clone(), turns.clone())?,
             turns,
-            here: Semaphore::new(limits.cores),
+            here: here::Places::new(limits.cores),
             guests: Some(guests),
             engine,
             limits,
@@ -233,7 +230,8 @@ impl Sandbox {
     pub async fn invoke(&self, function: &Arc<Loaded>, call: Call, permit: Permit) -> Finished {
         let started = Instant::now();
         let tenant = call.tenant.clone();
-        let wall_ms = tenant.quota().wall_ms;
+        let quota = tenant.quota();
+        let wall_ms = quota.wall_ms;
         let deadline = started + Duration::from_millis(wall_ms).min(LONGEST);
         let cancel = call.context.as_ref().map(|context| context.cancel().clone());
         let has_device = cancel.is_some();
@@ -242,41 +240,31 @@ impl Sandbox {
         let seat = self.turns.seat(tenant.clone(), tenant.share.clone(), cancel);
         let bill = Bill { tenant, bytes_in: call.request.body.len() as u64, bytes_out: 0, failed: true };
         let times = Times { started, deadline, wall_ms };
-        let run =
-            run(self.engine.clone(), function.clone(), call, self.limits.clone(), seat.clone(), watched, times, bill);
-        let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(async move {
-            let finished = run.await;
-            drop((permit, ticking));
-            finished
-        });
-        // Around its turns, so that it also ends a guest that waits for one.
-        let in_time = tokio::time::timeout_at(deadline.into(), Turns::run(seat, guest));
-        let mut guest = Box::pin(async move {
-            in_time.await.unwrap_or_else(|_| Finished {
-                result: Err(InvokeError::Limit(LimitHit::Wall(wall_ms))),
-                spent: Spent { wall: started.elapsed(), ..Spent::default() },
-            })
-        });
+        let guest = Guest {
+            engine: self.engine.clone(),
+            function: function.clone(),
+            call,
+            limits: self.limits.clone(),
+            quota,
+            seat: seat.clone(),
+            watched,
+            times,
+            bill,
+            _inside: (permit, ticking),
+        };
+        let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(run(guest));
+        let mut guest = Turns::run(seat, guest);
         if has_device {
-            return self.on_a_thread(guest).await;
+            return self.on_a_thread(times.end(guest)).await;
         }
-        if let Some(here) = self.place_here().await {
-            let polled = poll_fn(|context| Poll::Ready(guest.as_mut().poll(context))).await;
+        if let Some(here) = self.here.take() {
+            let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await;
             drop(here);
             if let Poll::Ready(finished) = polled {
                 return finished;
             }
         }
-        self.elsewhere(guest).await
-    }
-
-    /// A place on this thread, if there is one soon. Those who have the places are done in a moment, or move elsewhere
-    /// themselves; most often they wait for a core, which they get the sooner the less others do meanwhile.
-    async fn place_here(&self) -> Option<SemaphorePermit<'_>> {
-        if let Ok(place) = self.here.try_acquire() {
-            return Some(place);
-        }
-        tokio::time::timeout(WAIT_HERE, self.here.acquire()).await.ok()?.ok()
+        self.elsewhere(times.end(guest)).await
     }
 
     async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
@@ -334,20 +322,36 @@ struct Times {
     wall_ms: u64,
 }
 
-/// One invocation from instance to answer, and what it used. The ledger is charged even if this is dropped half-way.
-#[expect(clippy::too_many_arguments, reason = "it is one half of `Sandbox::invoke`, in a future of its own")]
-async fn run(
+impl Times {
+    /// Ends a guest at its deadline, also while it waits for a turn. Most are done before they need it.
+    async fn end(self, guest: impl Future<Output = Finished>) -> Finished {
+        tokio::time::timeout_at(self.deadline.into(), guest).await.unwrap_or_else(|_| Finished {
+            result: Err(InvokeError::Limit(LimitHit::Wall(self.wall_ms))),
+            spent: Spent { wall: self.started.elapsed(), ..Spent::default() },
+        })
+    }
+}
+
+/// What one invocation has and needs.
+struct Guest {
     engine: Engine,
     function: Arc<Loaded>,
     call: Call,
     limits: SandboxLimits,
+    quota: Arc<Quota>,
     seat: Arc<Seat>,
     watched: Option<Arc<ticker::Watched>>,
     times: Times,
-    mut bill: Bill,
-) -> Finished {
+    bill: Bill,
+    /// Its place at the gate, and what keeps the epoch going, until all else is gone.
+    _inside: (Permit, ticker::Ticking),
+}
+
+/// One invocation from instance to answer, and what it used. The ledger is charged even if this is dropped half-way.
+async fn run(guest: Guest) -> Finished {
+    // What is named first is dropped last.
+    let Guest { _inside, engine, function, call, limits, quota, seat, watched, times, mut bill } = guest;
     let Call { tenant, request, mut charge, facts, log, context, params } = call;
-    let quota = tenant.quota();
     let Times { started, deadline, wall_ms } = times;
     let job = JobState::new(facts, log, deadline, limits.payload);
     // Whichever is lower is the one to raise.

@@ -11,12 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use axum::Router;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -26,11 +24,11 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
-use crate::api::{self, Connection};
+use crate::api::{Api, Connection};
 use crate::config::{LogFormat, Settings};
+use crate::data_dir;
 use crate::node::{Access, Node};
 use crate::sandbox::Sandbox;
-use crate::{data_dir, resident};
 
 mod answer;
 mod connections;
@@ -55,7 +53,6 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 pub fn serve(settings: Settings, access: Access) -> anyhow::Result<()> {
     init_logging(&settings)?;
     data_dir::keep_others_out();
-    resident::fix_system_blocks();
     // A guest's first turn is on one of these threads.
     let threads = Sandbox::asking_threads(settings.sandbox().cores);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -169,7 +166,7 @@ fn tls(settings: &Settings) -> anyhow::Result<TlsAcceptor> {
 /// Accepts until told to close, then waits for the connections that are open.
 async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, node: Arc<Node>, mut closing: watch::Receiver<bool>) {
     let connections = Connections::new(node.settings.max_connections);
-    let router = api::router(node.clone());
+    let api = Api::new(node.clone());
     loop {
         let accepted = tokio::select! {
             accepted = next(&listener, &connections) => accepted,
@@ -185,7 +182,7 @@ async fn accept(listener: TcpListener, tls: Option<TlsAcceptor>, node: Arc<Node>
             }
         };
         let open = connections.opened(peer.ip().into(), place);
-        tokio::spawn(connection(socket, open, tls.clone(), router.clone(), node.clone(), closing.clone()));
+        tokio::spawn(connection(socket, open, tls.clone(), api.clone(), node.clone(), closing.clone()));
     }
     drop(listener);
     connections.all_closed().await;
@@ -204,7 +201,7 @@ async fn connection(
     socket: TcpStream,
     open: OpenConnection,
     tls: Option<TlsAcceptor>,
-    router: Router,
+    api: Api,
     node: Arc<Node>,
     closing: watch::Receiver<bool>,
 ) {
@@ -214,10 +211,10 @@ async fn connection(
         socket.set_nodelay(true)?;
         let socket = WriteTimeout::new(socket, write_limit);
         match tls {
-            None => speak(socket, connection, router, read_limit, closing).await,
+            None => speak(socket, connection, api, read_limit, closing).await,
             Some(tls) => {
                 let handshake = tokio::time::timeout(read_limit, tls.accept(socket));
-                speak(handshake.await??, connection, router, read_limit, closing).await
+                speak(handshake.await??, connection, api, read_limit, closing).await
             }
         }
     };
@@ -233,17 +230,16 @@ async fn connection(
 async fn speak(
     io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     connection: Arc<Connection>,
-    router: Router,
+    api: Api,
     read_limit: Duration,
     mut closing: watch::Receiver<bool>,
 ) -> anyhow::Result<()> {
     let io = TokioIo::new(HalfClose::new(io, connection.clone()));
-    let router = TowerToHyperService::new(router);
     let service = service_fn(|mut request: hyper::Request<Incoming>| {
         let answering = connection.begin_request();
         request.extensions_mut().insert(answering.connection());
-        let answer = router.call(request);
-        async move { Ok::<_, Infallible>(answer.await?.map(|body| Answer::new(body, answering))) }
+        let answer = api.answer(request);
+        async move { Ok::<_, Infallible>(answer.await.map(|body| Answer::new(body, answering))) }
     });
     let mut builder = http1::Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(read_limit).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
+use weft_gpu::share::Owner;
 
 use crate::clock::unix_ms;
 use crate::locks::{Lock, SharedLock};
@@ -29,7 +30,7 @@ mod usage;
 
 pub use answering::{Answering, Requests};
 pub use charged::ChargedBytes;
-pub use key::{Key, KeyHash, KeyId};
+pub use key::{Key, KeyHash, KeyId, Presented};
 pub use memory::{Account, Charge, OverLimit};
 pub use quota::{Quota, QuotaPatch};
 pub use rate::RateLimiter;
@@ -99,7 +100,7 @@ impl Record for EndedStore {
 /// Whose key it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Owner {
+enum KeyOwner {
     Operator,
     Tenant(TenantId),
 }
@@ -108,7 +109,7 @@ enum Owner {
 struct KeyRecord {
     id: KeyId,
     hash: KeyHash,
-    owner: Owner,
+    owner: KeyOwner,
     created_ms: u64,
 }
 
@@ -125,6 +126,9 @@ impl Record for KeyRecord {
 pub struct Tenant {
     pub id: TenantId,
     pub name: Name,
+    /// Whom turns, cores and devices know as the owner of its shares and leases: its id, never its name, so that a later
+    /// tenant of that name owes nothing of what an earlier one used, and is not taken for it.
+    pub owner: Owner,
     /// What it is called in the parameter store.
     pub store: StoreId,
     pub created_ms: u64,
@@ -150,10 +154,16 @@ pub struct Tenant {
 
 impl Tenant {
     fn new(record: TenantRecord, usage: &Usage, node_memory: Arc<Account>) -> Arc<Self> {
+        let owner = Owner::from(record.id.key());
+        Self::owning(owner, record, usage, node_memory)
+    }
+
+    fn owning(owner: Owner, record: TenantRecord, usage: &Usage, node_memory: Arc<Account>) -> Arc<Self> {
         let TenantRecord { id, name, created_ms, quota, store } = record;
-        let share = Share::of_tenant(name.as_str());
+        let share = Share::of_tenant(&owner);
         Arc::new(Self {
             id,
+            owner,
             store: store.unwrap_or_else(|| StoreId::of_old_tenant(&name)),
             name,
             created_ms,
@@ -171,10 +181,12 @@ impl Tenant {
         })
     }
 
-    /// A tenant that exists only in this process, for benchmarks and tests of the sandbox.
+    /// A tenant that exists only in this process, for local training, benchmarks and tests of the sandbox. It has no id of
+    /// its own, and is known by its name.
     pub fn unregistered(name: Name, quota: Quota, node_memory: Arc<Account>) -> Arc<Self> {
+        let owner = Owner::from(name.as_str());
         let record = TenantRecord { id: TenantId(0), name, created_ms: 0, quota, store: None };
-        Self::new(record, &Usage::default(), node_memory)
+        Self::owning(owner, record, &Usage::default(), node_memory)
     }
 
     pub fn quota(&self) -> Arc<Quota> {
@@ -287,7 +299,7 @@ impl Tenants {
 
     /// Who holds this key; `None` for no key of ours.
     pub fn authenticate(&self, presented: &str) -> Option<Principal> {
-        let key = Key::parse(presented)?;
+        let key = Presented::parse(presented)?;
         let directory = self.directory();
         let Some(record) = directory.keys.get(key.id()) else {
             KeyHash::of_nobody().matches(&key);
@@ -297,19 +309,19 @@ impl Tenants {
             return None;
         }
         match record.owner {
-            Owner::Operator => Some(Principal::Operator),
-            Owner::Tenant(id) => directory.tenants.get(&id).cloned().map(Principal::Tenant),
+            KeyOwner::Operator => Some(Principal::Operator),
+            KeyOwner::Tenant(id) => directory.tenants.get(&id).cloned().map(Principal::Tenant),
         }
     }
 
     pub fn has_operator(&self) -> bool {
-        self.directory().keys.values().any(|key| key.owner == Owner::Operator)
+        self.directory().keys.values().any(|key| key.owner == KeyOwner::Operator)
     }
 
     /// Makes an operator key; earlier ones stop working.
     pub async fn issue_operator_key(&self) -> Result<Key, TenantError> {
         let _changing = self.changing.lock().await;
-        self.replace_key(Owner::Operator, Batch::default()).await
+        self.replace_key(KeyOwner::Operator, Batch::default()).await
     }
 
     pub fn get(&self, name: &str) -> Result<Arc<Tenant>, TenantError> {
@@ -350,7 +362,7 @@ impl Tenants {
         }
         let id = TenantId(self.next_id.fetch_add(1, Relaxed));
         let record = TenantRecord { id, name: name.clone(), created_ms: unix_ms(), quota, store: Some(store) };
-        let key = self.replace_key(Owner::Tenant(id), Batch::default().put(&record)?).await?;
+        let key = self.replace_key(KeyOwner::Tenant(id), Batch::default().put(&record)?).await?;
         let tenant = Tenant::new(record, &Usage::default(), self.memory.clone());
         self.change(|directory| {
             directory.by_name.insert(name, id);
@@ -363,7 +375,7 @@ impl Tenants {
     pub async fn rotate_key(&self, name: &str) -> Result<Key, TenantError> {
         let _changing = self.changing.lock().await;
         let tenant = self.get(name)?;
-        self.replace_key(Owner::Tenant(tenant.id), Batch::default()).await
+        self.replace_key(KeyOwner::Tenant(tenant.id), Batch::default()).await
     }
 
     pub async fn set_quota(&self, name: &str, patch: &QuotaPatch) -> Result<Arc<Tenant>, TenantError> {
@@ -385,7 +397,7 @@ impl Tenants {
     pub async fn delete(&self, name: &str, others: Batch) -> Result<Arc<Tenant>, TenantError> {
         let _changing = self.changing.lock().await;
         let tenant = self.get(name)?;
-        let keys = self.keys_of(Owner::Tenant(tenant.id));
+        let keys = self.keys_of(KeyOwner::Tenant(tenant.id));
         let mut batch = others.delete::<TenantRecord>(tenant.id.key());
         batch = batch.put(&EndedStore { store: tenant.store.clone() })?;
         for key in &keys {
@@ -432,11 +444,11 @@ impl Tenants {
         }
     }
 
-    fn keys_of(&self, owner: Owner) -> Vec<KeyId> {
+    fn keys_of(&self, owner: KeyOwner) -> Vec<KeyId> {
         self.directory().keys.values().filter(|key| key.owner == owner).map(|key| key.id.clone()).collect()
     }
 
-    async fn replace_key(&self, owner: Owner, batch: Batch) -> Result<Key, TenantError> {
+    async fn replace_key(&self, owner: KeyOwner, batch: Batch) -> Result<Key, TenantError> {
         let key = Key::generate()?;
         let old = self.keys_of(owner);
         let record = KeyRecord { id: key.id().clone(), hash: key.hash(), owner, created_ms: unix_ms() };
@@ -483,6 +495,8 @@ mod tests {
             assert!(first.is_deleted());
             let (second, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
             assert_ne!(second.store, first.store);
+            assert_ne!(second.owner, first.owner);
+            assert!(!format!("{:?}{:?}", first.share, second.share).contains("ada"), "shares of CPU time by name");
             assert!(!second.is_deleted());
             // Remembered until it is done, and the id of a deleted tenant is known whatever the clock says.
             let again = Tenants::load(metadata.clone(), node).unwrap();

@@ -15,13 +15,22 @@ pub struct Held {
 impl Held {
     /// Invokes a function and leaves it at that.
     pub fn invoke(client: &Client, function: &str, body: &str) -> Result<Self> {
+        Self::send(client, "POST", &format!("/v1/functions/{function}/invoke"), body)
+    }
+
+    /// Asks for something, and never reads it.
+    pub fn get(client: &Client, path: &str) -> Result<Self> {
+        Self::send(client, "GET", path, "")
+    }
+
+    fn send(client: &Client, method: &str, path: &str, body: &str) -> Result<Self> {
         let address = client.url().strip_prefix("http://").context("not a plain HTTP address")?;
         let mut connection = TcpStream::connect(address)?;
         let key = client.key().map(|key| format!("authorization: Bearer {key}\r\n")).unwrap_or_default();
+        let length = body.len();
         write!(
             connection,
-            "POST /v1/functions/{function}/invoke HTTP/1.1\r\nhost: {address}\r\n{key}content-length: {}\r\n\r\n{body}",
-            body.len()
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\n{key}content-length: {length}\r\n\r\n{body}"
         )?;
         Ok(Self { _connection: connection })
     }

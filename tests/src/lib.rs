@@ -9,6 +9,7 @@
 //! - [`command`]: the command line
 //! - [`held`]: requests that are given up before they are answered
 //! - [`components`]: functions and guests of this repository, built once per test run
+//! - [`exchange`]: workers that exchange without functions
 //! - [`guests`]: components that no compiler would make
 //! - [`python`]: a Python with numpy and its friends
 //! - [`redis`]: real Redis servers
@@ -19,6 +20,7 @@
 pub mod browser;
 pub mod command;
 pub mod components;
+pub mod exchange;
 pub mod guests;
 pub mod held;
 pub mod http;

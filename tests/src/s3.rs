@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use http_body_util::BodyExt;
@@ -24,6 +25,9 @@ pub const KEY_ID: &str = "AKIAWEFTTEST";
 pub const SECRET: &str = "a-secret-that-nobody-may-see";
 pub const BUCKET: &str = "bucket";
 
+/// How often a request that waits is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// What the server does with the requests that come next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
@@ -42,6 +46,10 @@ pub enum Mood {
 
 struct State {
     mood: Mood,
+    /// Keys of objects that are not answered for now.
+    held: Vec<String>,
+    /// What is in the keys of objects that are refused when they are put.
+    unwritable: Vec<String>,
     requests: Vec<(Method, String)>,
 }
 
@@ -69,7 +77,12 @@ impl Server {
         let entered = runtime.enter();
         let listener = TcpListener::from_std(listener)?;
         drop(entered);
-        let state = Arc::new(Mutex::new(State { mood: Mood::Fine, requests: Vec::new() }));
+        let state = Arc::new(Mutex::new(State {
+            mood: Mood::Fine,
+            held: Vec::new(),
+            unwritable: Vec::new(),
+            requests: Vec::new(),
+        }));
         let root = folder.path().to_owned();
         runtime.spawn(serve(listener, service, root, state.clone()));
         Ok(Self { runtime: Some(runtime), folder, endpoint, state })
@@ -87,6 +100,17 @@ impl Server {
         self.state().mood = mood;
     }
 
+    /// From now on, requests for these objects wait, and no others do: until it is called again without them.
+    pub fn hold(&self, keys: Vec<String>) {
+        self.state().held = keys;
+    }
+
+    /// From now on, objects whose keys contain one of these are refused when they are put, and no others are: until it is
+    /// called again without them.
+    pub fn refuse_puts(&self, parts_of_keys: Vec<String>) {
+        self.state().unwritable = parts_of_keys;
+    }
+
     /// How many requests of this method have come whose path and query contain `text`.
     pub fn requests(&self, method: &str, text: &str) -> usize {
         self.state().requests.iter().filter(|(found, path)| found.as_str() == method && path.contains(text)).count()
@@ -102,11 +126,7 @@ impl Server {
     /// How blobs below `prefix` are reached with the right key, by somebody with little patience.
     pub fn place(&self, prefix: &str) -> S3 {
         let credentials = Credentials { key_id: KEY_ID.to_owned(), secret: SECRET.to_owned() };
-        let patience = Patience {
-            request: std::time::Duration::from_secs(30),
-            retries: 3,
-            altogether: std::time::Duration::from_secs(60),
-        };
+        let patience = Patience { request: Duration::from_secs(30), retries: 3, altogether: Duration::from_secs(60) };
         let s3 = S3::new(BUCKET, prefix, Some(self.endpoint.clone()), Some("us-east-1".to_owned()));
         S3 { credentials: Some(credentials), patience, ..s3 }
     }
@@ -166,8 +186,17 @@ async fn answer(
 ) -> Result<Response<s3s::Body>, Broken> {
     let path = request.uri().to_string();
     let is_part = path.contains("partNumber=");
-    let mood = {
+    let is_held = || {
+        let state = state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        state.held.iter().any(|key| path.contains(key.as_str()))
+    };
+    while is_held() {
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+    let (mood, is_unwritable) = {
         let mut state = state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_unwritable =
+            request.method() == Method::PUT && state.unwritable.iter().any(|part| path.contains(part.as_str()));
         state.requests.push((request.method().clone(), path));
         let mood = state.mood;
         state.mood = match mood {
@@ -177,13 +206,19 @@ async fn answer(
             Mood::FullAfterParts(left) if is_part => Mood::FullAfterParts(left.saturating_sub(1)),
             other => other,
         };
-        mood
+        (mood, is_unwritable)
     };
     let refuse = |status| {
         let mut response = Response::new(s3s::Body::empty());
         *response.status_mut() = status;
         Ok(response)
     };
+    if is_unwritable {
+        // Whoever still sends would hear of a broken connection instead.
+        let mut body = request.into_body();
+        while let Some(Ok(_)) = body.frame().await {}
+        return refuse(StatusCode::FORBIDDEN);
+    }
     match mood {
         Mood::Silent => match pending::<Infallible>().await {},
         Mood::Busy(_) => return refuse(StatusCode::SERVICE_UNAVAILABLE),

@@ -1,22 +1,33 @@
 //! Trainers without a server around them: a component of this repository, a pool of devices, and workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
+use tokio::sync::watch;
 use weft::catalog::spec::{DataSetSpec, SyntheticSpec};
 use weft::dataset::batches::{Batch, Inputs};
 use weft::devices::TAPE_NODES;
 use weft::digest::Digest;
 use weft::host::bindings::weft::train::training::Description;
+use weft::job::checkpoint::Training as Checkpoint;
+use weft::job::engine::{Ending, Keeper, ModelFacts, Origin};
+use weft::job::model::GlobalModel;
+use weft::job::team::{Halt, Order};
+use weft::job::workshop::{InstanceRules, JobData};
+use weft::job::{EpochRecord, JobSpec};
+use weft::local::LocalJob;
+use weft::local::job::LocalLines;
 use weft::logs::LogBook;
-use weft::names::Name;
-use weft::sandbox::{Loaded, Sandbox, SandboxLimits};
-use weft::tenant::{Account, Quota, Tenant};
+use weft::model::Meta;
+use weft::sandbox::{Sandbox, SandboxLimits};
+use weft::tenant::{Account, Quota, Tenant, TrainingUse};
+use weft::train::declared::Plan;
 use weft::train::files::LocalDataSet;
-use weft::train::run::{Data, EpochReport, Listener, Progress};
+use weft::train::run::Data;
 use weft::train::settings;
-use weft::train::worker::{Worker, WorkerSetup};
+use weft::train::worker::{FunctionHost, Trainer, Worker, WorkerSetup};
+use weft_core::spec::Memory;
 use weft_gpu::device::Shared;
 use weft_gpu::device::cpu::SharedCpu;
 use weft_gpu::pool::{Ledger, Wish};
@@ -32,10 +43,8 @@ const LINGERING: Duration = Duration::from_secs(10);
 
 /// A trainer that is ready to be started, again and again.
 pub struct Training {
-    sandbox: Arc<Sandbox>,
-    function: Arc<Loaded>,
-    name: Name,
-    version: Digest,
+    host: FunctionHost,
+    trainer: Trainer,
     log: Arc<LogBook>,
     pool: Pool,
     pub quota: Quota,
@@ -62,10 +71,8 @@ impl Training {
         let function = sandbox::load(&sandbox, &component).await?;
         let name = crate_folder.rsplit('/').next().unwrap_or(crate_folder).parse()?;
         Ok(Self {
-            sandbox,
-            function,
-            name,
-            version: Digest::of(&component),
+            host: FunctionHost::new(sandbox),
+            trainer: Trainer { code: function, name, version: Digest::of(&component) },
             log: Arc::default(),
             pool: Pool::new(devices),
             quota: Quota { memory: u64::MAX, ..Quota::default() },
@@ -79,27 +86,61 @@ impl Training {
 
     /// What a worker needs, with a lease of its own. Settings are still to be given.
     pub fn setup(&self) -> Result<WorkerSetup> {
-        let request = Request { device: self.device, ..Request::new(self.name.as_str(), self.device_memory) };
+        let request = Request { device: self.device, ..Request::new(self.trainer.name.as_str(), self.device_memory) };
         let lease = self.pool.lease(request)?;
+        let tenant = self.tenant();
+        let context = Context::leased(&lease, Arc::new(Crew::new(self.threads)), TAPE_NODES);
+        let setup = WorkerSetup::new(&self.host, &self.trainer, &tenant, context, self.seed);
+        Ok(WorkerSetup { log: self.log.clone(), fresh: self.fresh, ..setup })
+    }
+
+    fn tenant(&self) -> Arc<Tenant> {
         let account = Account::new("max_memory", u64::MAX, None);
-        let tenant = Tenant::unregistered(self.name.clone(), self.quota.clone(), account);
-        Ok(WorkerSetup {
-            sandbox: self.sandbox.clone(),
-            function: self.function.clone(),
-            name: self.name.clone(),
-            version: self.version,
-            share: tenant.share.clone(),
-            tenant,
+        Tenant::unregistered(self.trainer.name.clone(), self.quota.clone(), account)
+    }
+
+    /// A job with every default, of this seed.
+    pub fn spec(&self) -> JobSpec {
+        JobSpec {
+            seed: Some(self.seed),
+            memory: Memory::Bytes(self.device_memory as u64),
+            ..JobSpec::new(self.trainer.name.as_str(), None)
+        }
+    }
+
+    /// Trains as `weft train-local` does, from first values or from a checkpoint. Any end but a good one is an error.
+    pub async fn train(
+        &self,
+        spec: JobSpec,
+        data: Option<&LocalDataSet>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Trained> {
+        let job_data = |data: &LocalDataSet| JobData {
+            name: "samples".to_owned(),
+            manifest: Arc::new(data.manifest.clone()),
+            blocks: data.blocks.clone(),
+        };
+        let job = LocalJob {
+            host: self.host.clone(),
+            trainer: self.trainer.clone(),
+            tenant: self.tenant(),
+            pool: self.pool.clone(),
             log: self.log.clone(),
-            job: None,
-            context: Context::leased(&lease, Arc::new(Crew::new(self.threads)), TAPE_NODES),
-            seed: self.seed,
-            settings: Vec::new(),
-            memory: u64::MAX,
-            invocations: Arc::default(),
-            stopping: Arc::default(),
-            fresh: self.fresh,
-        })
+            name: self.trainer.name.clone(),
+            data: data.map(job_data),
+            spec,
+            instances: InstanceRules { linear: Some(u64::MAX), fresh: self.fresh },
+        };
+        let prepared = job.prepare::<std::fs::File>(None, checkpoint.is_some()).await?;
+        let (_order, orders) = watch::channel(Order::Run);
+        let keeper = Arc::new(MemoryKeeper::default());
+        let origin = checkpoint.map_or(Origin::FirstValues, |training| Origin::Checkpoint(Box::new(training)));
+        let lines = LocalLines { orders, news: Box::new(|_| {}) };
+        match prepared.train(keeper.clone(), origin, lines, || {}).await {
+            Ending::Done(_) => Ok(std::mem::take(&mut *keeper.trained.lock().unwrap_or_else(PoisonError::into_inner))),
+            Ending::Halted(Halt::Failed(reason) | Halt::Waits(reason)) => bail!(reason),
+            Ending::Halted(halt) => bail!("{halt:?}"),
+        }
     }
 
     /// What the trainer says of itself.
@@ -160,11 +201,40 @@ pub fn waves(context: &Context, count: usize, shape: &[usize], classes: usize) -
     })
 }
 
-/// Does not listen.
-pub struct Nobody;
+/// What a job of this process came to.
+#[derive(Default)]
+pub struct Trained {
+    pub epochs: Vec<EpochRecord>,
+    /// As a safetensors file.
+    pub model: Vec<u8>,
+    /// As they came, epochs' ends included.
+    pub checkpoints: Vec<Checkpoint>,
+}
 
-impl Listener for Nobody {
-    fn progress(&mut self, _: &Progress) {}
+/// Keeps what a job comes to in memory.
+#[derive(Default)]
+struct MemoryKeeper {
+    trained: Mutex<Trained>,
+}
 
-    fn epoch(&mut self, _: &EpochReport) {}
+impl Keeper for MemoryKeeper {
+    async fn checkpoint(&self, training: &Checkpoint, epoch: Option<EpochRecord>) -> Result<(), Halt> {
+        let mut trained = self.trained.lock().unwrap_or_else(PoisonError::into_inner);
+        trained.epochs.extend(epoch);
+        trained.checkpoints.push(training.clone());
+        Ok(())
+    }
+
+    async fn model(&self, _: &str, shared: &GlobalModel, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
+        let meta = Meta { step: Some(facts.step), ..Meta::default() };
+        let file = shared.to_file(plan, &meta).map_err(|error| Halt::Failed(error.to_string()))?;
+        self.trained.lock().unwrap_or_else(PoisonError::into_inner).model = file;
+        Ok(())
+    }
+
+    async fn forget_model(&self, _: &str) {}
+
+    fn charge(&self, _: &TrainingUse) -> Result<(), String> {
+        Ok(())
+    }
 }

@@ -18,5 +18,6 @@ mod end_to_end {
     mod server;
     mod soak;
     mod tenancy;
+    mod train_local;
     mod versions;
 }

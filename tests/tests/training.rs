@@ -3,6 +3,7 @@
 mod training {
     mod bits;
     mod hostile;
+    mod jobs;
     mod learning;
     mod parity;
 }

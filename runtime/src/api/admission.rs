@@ -7,10 +7,9 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
 use axum::http::header::{EXPECT, HOST, HeaderMap, HeaderName, ORIGIN, TRANSFER_ENCODING};
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, Version};
+use axum::http::{HeaderValue, Request, Version};
 
 use super::problem::{ApiError, Kind};
 
@@ -18,7 +17,7 @@ use super::problem::{ApiError, Kind};
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Refuses a request that is ambiguous; with `developer`, also one that does not come from the machine's own user.
-pub fn admit(request: &Request, developer: bool) -> Result<(), ApiError> {
+pub fn admit<B>(request: &Request<B>, developer: bool) -> Result<(), ApiError> {
     let headers = request.headers();
     let host = host(headers, request.version())?;
     for value in headers.get_all(TRANSFER_ENCODING) {

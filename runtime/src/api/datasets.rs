@@ -5,10 +5,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::functions::Page;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
@@ -106,6 +108,7 @@ fn detail(dataset: &DataSet, manifest: &Manifest, preview: String) -> DataSetDet
         (status = 201, body = DataSetView),
         (status = 409, description = "There is one of that name, or an upload lacks parts", body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The files cannot be used", body = Problem, content_type = "application/problem+json"),
+        (status = 504, description = "It took longer than `build_timeout`", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn create(
@@ -127,6 +130,7 @@ pub async fn create(
         (status = 200, body = DataSetView),
         (status = 404, body = Problem, content_type = "application/problem+json"),
         (status = 422, description = "The files cannot be used", body = Problem, content_type = "application/problem+json"),
+        (status = 504, description = "It took longer than `build_timeout`", body = Problem, content_type = "application/problem+json"),
     )
 )]
 pub async fn append(
@@ -148,9 +152,9 @@ pub async fn list(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Params(page): Params<Page>,
-) -> Json<DataSetList> {
+) -> Result<Response, ApiError> {
     let (datasets, next) = page.of(node.catalog.datasets(tenant.id), |dataset| &dataset.name);
-    Json(DataSetList { datasets: datasets.iter().map(|dataset| view(dataset)).collect(), next })
+    charged(&tenant, &DataSetList { datasets: datasets.iter().map(|dataset| view(dataset)).collect(), next })
 }
 
 /// Look at a data set: counts, shapes, classes, statistics, a preview.
@@ -163,11 +167,11 @@ pub async fn show(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     Params(which): Params<Which>,
-) -> Result<Json<DataSetDetail>, ApiError> {
+) -> Result<Response, ApiError> {
     let dataset = node.catalog.dataset(tenant.id, &name)?;
     let manifest = node.catalog.manifest(&dataset, which.version.as_deref()).await?;
     let preview = node.catalog.preview(&dataset, &manifest).await?;
-    Ok(Json(detail(&dataset, &manifest, preview)))
+    charged(&tenant, &detail(&dataset, &manifest, preview))
 }
 
 /// Delete a data set with all its versions.

@@ -24,6 +24,7 @@ use crate::params::space::MAX_KEY;
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
+        jobs::scale,
         jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
         params::list, params::get, params::set, params::delete, params::delete_all,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
@@ -52,7 +53,7 @@ const PROBLEMS: &[(u16, &str)] = &[
     (501, "The request is coded in a way that is not known here"),
     (502, "The function trapped or exceeded a limit"),
     (503, "The node is stopping"),
-    (504, "The function took too long"),
+    (504, "That took too long"),
 ];
 
 /// Operations that run a tenant's code before they answer.

@@ -1,5 +1,6 @@
 //! What the node computes on, and who has it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -7,6 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use weft_gpu::device::DeviceInfo;
 use weft_gpu::pool::{DeviceId, DeviceLedger, PoolError};
+use weft_gpu::share::Owner;
 
 use super::auth::AsOperator;
 use super::problem::{ApiError, Kind};
@@ -22,9 +24,12 @@ const TAG: &str = "operations";
 pub async fn list(_: AsOperator, State(node): State<Arc<Node>>) -> Result<Json<DeviceList>, ApiError> {
     let pool = node.devices.open().await?;
     let ledger = pool.ledger();
+    let names: HashMap<Owner, String> =
+        node.tenants.list().iter().map(|tenant| (tenant.owner.clone(), tenant.name.to_string())).collect();
     let view = |((id, info), held): ((DeviceId, &DeviceInfo), &DeviceLedger)| {
-        let tenants = held.tenants.iter().map(|(tenant, account)| DeviceTenant {
-            tenant: tenant.to_string(),
+        let tenants = held.tenants.iter().map(|(owner, account)| DeviceTenant {
+            // What a deleted tenant had is given back in a moment. Its id tells it from a later one of its name.
+            tenant: names.get(owner).cloned().unwrap_or_else(|| format!("deleted tenant {owner}")),
             leases: account.leases,
             reserved: account.reserved as u64,
             used: account.used as u64,

@@ -3,16 +3,15 @@
 //!
 //! Who is calling is found out by the extractors of [`super::auth`], deep inside a request; [`Caller`] is where they tell.
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, HttpBody};
-use axum::extract::Request;
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, header};
-use axum::middleware::Next;
+use axum::http::{HeaderValue, Request, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
@@ -44,12 +43,15 @@ impl Caller {
 }
 
 /// Answers a request, unless its tenant is deleted first.
-pub async fn run(mut request: Request, next: Next) -> Response {
+pub async fn run<B, F>(mut request: Request<B>, answer: impl FnOnce(Request<B>) -> F) -> Response
+where
+    F: Future<Output = Result<Response, Infallible>>,
+{
     let caller = Caller::default();
     request.extensions_mut().insert(caller.clone());
-    let response = tokio::select! {
+    let Ok(response) = tokio::select! {
         biased;
-        response = next.run(request) => response,
+        response = answer(request) => response,
         () = caller.ended() => {
             let mut response = ApiError::tenant_deleted().into_response();
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

@@ -54,10 +54,9 @@ pub fn last_seen(headers: &HeaderMap, query: Option<u64>) -> Result<Option<u64>,
     id.map(Some).ok_or_else(|| ApiError::new(Kind::InvalidRequest, "`Last-Event-ID` must be the id of an event"))
 }
 
-/// A stream that begins with `first` and goes on with what is told after that, or after the piece `after`.
+/// A stream of what is told after the piece `after`. Some pieces at a time are held for it, however slowly it is read.
 pub async fn follow<T: Told>(
     told: T,
-    first: Vec<T::Piece>,
     after: Option<u64>,
     tenant: Arc<Tenant>,
     headers: HeaderMap,
@@ -70,8 +69,8 @@ pub async fn follow<T: Told>(
         })?,
         latest: told.latest(),
         draining: node.draining(),
-        after: first.last().map(T::number).or(after).unwrap_or(0),
-        pending: first.into(),
+        after: after.unwrap_or(0),
+        pending: VecDeque::new(),
         told,
         tenant,
         headers,

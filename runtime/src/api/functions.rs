@@ -6,10 +6,12 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use axum::response::Response;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
 use super::types::{
@@ -111,9 +113,9 @@ pub async fn list(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Params(page): Params<Page>,
-) -> Json<FunctionList> {
+) -> Result<Response, ApiError> {
     let (functions, next) = page.of(node.registry.list(tenant.id), |function| &function.name);
-    Json(FunctionList { functions: functions.iter().map(|function| view(function)).collect(), next })
+    charged(&tenant, &FunctionList { functions: functions.iter().map(|function| view(function)).collect(), next })
 }
 
 /// Look at a function.
@@ -155,7 +157,7 @@ pub async fn versions(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-) -> Result<Json<VersionList>, ApiError> {
+) -> Result<Response, ApiError> {
     let function = node.registry.get(tenant.id, &name)?;
     let versions = function.versions.iter().map(|version| VersionView {
         version: version.digest.to_string(),
@@ -165,7 +167,7 @@ pub async fn versions(
         imports: version.imports.clone(),
         active: version.digest == function.active,
     });
-    Ok(Json(VersionList { versions: versions.collect() }))
+    charged(&tenant, &VersionList { versions: versions.collect() })
 }
 
 /// Delete a version that is not running.

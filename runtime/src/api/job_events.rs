@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::HeaderMap;
+use axum::response::Response;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::follow::{Told, follow, last_seen, wants_events};
 use super::problem::ApiError;
 use super::request::Params;
@@ -59,9 +59,9 @@ pub async fn events(
         false => {
             let event = |(id, event)| JobEventView { id, event };
             let events = events.after(after.unwrap_or(0), usize::MAX).into_iter().map(event).collect();
-            Ok(Json(JobEventList { events }).into_response())
+            charged(&tenant, &JobEventList { events })
         }
-        true => follow(events, Vec::new(), after, tenant, headers, node).await,
+        true => follow(events, after, tenant, headers, node).await,
     }
 }
 

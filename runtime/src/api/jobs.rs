@@ -9,10 +9,11 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
@@ -21,12 +22,15 @@ use crate::clock::{rfc3339, unix_ms};
 use crate::job::{EpochRecord, Job, JobError, JobSpec, State as JobState};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
+use weft_core::spec::ShapeChange;
 
 const TAG: &str = "jobs";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_KEY: usize = 255;
 /// Epochs that a job is shown with: the latest. All of them are in its history, page by page.
 const SHOWN: usize = 1_000;
+/// Bytes of samples that are read on the thread that received them: some hundred microseconds.
+const PARSED_AT_ONCE: usize = 64 << 10;
 /// The most bytes that a byte of JSON becomes: `[0],` a vector of its own.
 const UNPACKED: u64 = 10;
 
@@ -69,7 +73,7 @@ fn view(job: &Job, node: &Node) -> JobView {
         queue_position: if queued { node.jobs.queue_position(job.tenant, job.name.as_str()) } else { None },
         function: job.spec.function.clone(),
         dataset: job.spec.dataset.clone(),
-        workers: job.spec.workers,
+        workers: job.shape().workers,
         epochs: job.spec.epochs,
         epoch: job.history.last().map_or(0, |epoch| epoch.epoch),
         train_loss: job.history.last().map(|epoch| epoch.train_loss),
@@ -87,6 +91,8 @@ fn detail(job: &Job, node: &Node) -> JobDetail {
     JobDetail {
         job: view(job, node),
         spec: job.spec.clone(),
+        shape: job.shape(),
+        changes: job.changes.clone(),
         seed: job.seed,
         version: job.version.to_string(),
         data_version: job.data.map(|digest| digest.to_string()),
@@ -161,11 +167,11 @@ pub async fn list(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Params(query): Params<JobQuery>,
-) -> Json<JobList> {
+) -> Result<Response, ApiError> {
     let mut jobs = node.jobs.list(tenant.id);
     jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
     let (jobs, next) = Page::new(query.limit, query.after).of(jobs, |job| &job.name);
-    Json(JobList { jobs: jobs.iter().map(|job| view(job, &node)).collect(), next })
+    charged(&tenant, &JobList { jobs: jobs.iter().map(|job| view(job, &node)).collect(), next })
 }
 
 /// Look at a job: what was asked for, how far it is, and what it came to.
@@ -177,8 +183,16 @@ pub async fn show(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
-) -> Result<Json<JobDetail>, ApiError> {
-    Ok(Json(detail(&*node.jobs.get(tenant.id, &name)?, &node)))
+) -> Result<Response, ApiError> {
+    charged(&tenant, &detail(&*node.jobs.get(tenant.id, &name)?, &node))
+}
+
+/// A [`JobHistory`] whose epochs are where they are kept.
+#[derive(Serialize)]
+struct HistoryPage<'a> {
+    epochs: Vec<&'a EpochRecord>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
 }
 
 /// Read what the epochs of a job came to: losses, times by stage, what was used.
@@ -192,13 +206,13 @@ pub async fn history(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
     Params(query): Params<EpochQuery>,
-) -> Result<Json<JobHistory>, ApiError> {
+) -> Result<Response, ApiError> {
     let job = node.jobs.get(tenant.id, &name)?;
     let start = query.after.map_or(0, |after| job.history.partition_point(|epoch| epoch.epoch <= after));
     let rest = &job.history[start..];
     let page = &rest[..rest.len().min(query.limit.map_or(1_000, |limit| limit.get().min(10_000)))];
     let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
-    Ok(Json(JobHistory { epochs: page.iter().map(|epoch| EpochRecord::clone(epoch)).collect(), next }))
+    charged(&tenant, &HistoryPage { epochs: page.iter().map(|epoch| &**epoch).collect(), next })
 }
 
 /// Stop a job. It keeps its model, its history and a checkpoint, from which it can be resumed.
@@ -233,6 +247,34 @@ pub async fn resume(
     let resuming = node.clone();
     let job = to_the_end(async move { resuming.resume_job(&tenant, &name).await }).await?;
     Ok(Json(view(&job, &node)))
+}
+
+/// Have a job go on with more or fewer workers, or with larger or smaller ones: at the end of its round, or from an epoch
+/// on. A job that does not run has them when it does. Where there is no room, it goes on as it is until there is.
+#[utoipa::path(
+    post, path = "/v1/jobs/{name}/scale", tag = TAG, operation_id = "scale_job", params(("name" = String, Path)),
+    request_body = ShapeChange,
+    responses(
+        (status = 200, body = JobDetail),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+        (status = 409, description = "It is done", body = Problem, content_type = "application/problem+json"),
+        (status = 422, description = "It cannot have such workers: `word` says which word is wrong", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn scale(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    pieces: Pieces,
+) -> Result<Response, ApiError> {
+    // An unknown name is refused before its body is kept.
+    if let Err(error) = node.jobs.get(tenant.id, &name) {
+        return Err(pieces.refuse(error).await);
+    }
+    let change: ShapeChange = pieces.json().await?;
+    let (scaling, of) = (node.clone(), tenant.clone());
+    let job = to_the_end(async move { scaling.scale_job(&of, &name, change).await }).await?;
+    charged(&tenant, &detail(&job, &node))
 }
 
 /// Kill a worker of a running job, as if it had died: the job starts it again. For trying out what happens then.
@@ -323,9 +365,22 @@ pub async fn infer(
     let mut charge = Charge::none(tenant.memory.clone());
     let body = pieces.which_is_json().await?.read(node.settings.max_body.0, "max_body", &mut charge).await?;
     charge.grow(body.len() as u64 * UNPACKED)?;
-    let InferRequest { samples } = serde_json::from_slice(&body)
-        .map_err(|error| ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}")))?;
-    drop(body);
+    let samples = parse_samples(&node, &tenant, body).await?;
     let outputs = node.infer_job(&tenant, &name, samples).await?;
     Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(outputs)).into_response())
+}
+
+/// Samples as they came. Megabytes of numbers take longer to read than a call may wait for a thread of HTTP: they are read
+/// on another one, for which there is a gate.
+async fn parse_samples(node: &Node, tenant: &Tenant, body: Vec<u8>) -> Result<Vec<Vec<f32>>, ApiError> {
+    let parse = |body: &[u8]| match serde_json::from_slice(body) {
+        Ok(InferRequest { samples }) => Ok(samples),
+        Err(error) => Err(ApiError::new(Kind::InvalidRequest, format!("the JSON does not fit: {error}"))),
+    };
+    if body.len() <= PARSED_AT_ONCE {
+        return parse(&body);
+    }
+    let _place = node.place_for_opening(tenant).await?;
+    let parsed = tokio::task::spawn_blocking(move || parse(&body)).await;
+    parsed.map_err(|error| ApiError::from(anyhow::Error::new(error).context("reading samples")))?
 }

@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::header::HeaderMap;
+use axum::response::Response;
 use axum::response::sse::Event;
-use axum::response::{IntoResponse, Response};
 use serde::Deserialize;
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::follow::{Told, follow, last_seen, wants_events};
 use super::problem::ApiError;
 use super::request::Params;
@@ -99,8 +99,12 @@ async fn lines(
         None => book.tail(&whose, query.tail.unwrap_or(100).min(MAX_TAIL)),
     };
     match wants_events(&headers) {
-        false => Ok(Json(LogList { lines }).into_response()),
-        true => follow(Lines { book, whose }, lines, after, tenant, headers, node).await,
+        false => charged(&tenant, &LogList { lines }),
+        true => {
+            let after = lines.first().map(|line| Lines::number(line).saturating_sub(1)).or(after);
+            drop(lines);
+            follow(Lines { book, whose }, after, tenant, headers, node).await
+        }
     }
 }
 

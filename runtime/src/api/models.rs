@@ -21,6 +21,7 @@ use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
@@ -29,7 +30,7 @@ use crate::catalog::{BlobFile, CatalogError, StoredModel, to_the_end};
 use crate::clock::rfc3339;
 use crate::model::{Model, TensorInfo, export_npz};
 use crate::node::Node;
-use crate::tenant::ChargedBytes;
+use crate::tenant::{Charge, ChargedBytes};
 
 const TAG: &str = "models";
 const PIECE: usize = 256 << 10;
@@ -80,9 +81,9 @@ pub async fn list(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Params(page): Params<Page>,
-) -> Json<ModelList> {
+) -> Result<Response, ApiError> {
     let (models, next) = page.of(node.catalog.models(tenant.id), |model| &model.name);
-    Json(ModelList { models: models.iter().map(|model| view(model)).collect(), next })
+    charged(&tenant, &ModelList { models: models.iter().map(|model| view(model)).collect(), next })
 }
 
 /// Which tensors.
@@ -165,15 +166,22 @@ pub async fn file(
     match wanted.format.as_deref() {
         None | Some("safetensors") => {
             let blob = node.catalog.read_model(&model).await?;
+            // A reader may take its time, and some of the file is in memory meanwhile.
+            let mut charge = Charge::none(tenant.memory.clone());
+            charge.grow(blob.held() + PIECE as u64)?;
+            let until = Instant::now() + node.settings.answer_timeout.0;
             let length = [(header::CONTENT_LENGTH, model.size.to_string())];
-            let pieces = stream::unfold(Some(blob), |blob| async move {
-                let mut blob = blob?;
+            let pieces = stream::unfold(Some((blob, charge)), move |reading| async move {
+                let (mut blob, charge) = reading?;
+                if Instant::now() >= until {
+                    return Some((Err(too_slow()), None));
+                }
                 let mut piece = vec![0; PIECE];
                 match blob.read(&mut piece).await {
                     Ok(0) => None,
                     Ok(read) => {
                         piece.truncate(read);
-                        Some((Ok(Bytes::from(piece)), Some(blob)))
+                        Some((Ok(Bytes::from(piece)), Some((blob, charge))))
                     }
                     Err(error) => Some((Err(error), None)),
                 }
@@ -225,6 +233,10 @@ pub async fn file(
     }
 }
 
+fn too_slow() -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, "`answer_timeout` is over")
+}
+
 /// Writes to whoever fetches, until it has taken too long.
 struct Sender {
     pieces: mpsc::Sender<Bytes>,
@@ -239,7 +251,7 @@ impl Write for Sender {
         match self.runtime.block_on(in_time) {
             Ok(Ok(())) => Ok(bytes.len()),
             Ok(Err(_)) => Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reader has gone")),
-            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "`answer_timeout` is over")),
+            Err(_) => Err(too_slow()),
         }
     }
 

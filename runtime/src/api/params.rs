@@ -13,6 +13,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::charged::charged;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ParamList, ParamSet, ParamView, ParamsDeleted, Problem};
@@ -115,7 +116,7 @@ pub async fn list(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Params(whose): Params<Whose>,
-) -> Result<Json<ParamList>, ApiError> {
+) -> Result<Response, ApiError> {
     let after = whose.after.as_deref().map(str::parse::<Key>).transpose()?;
     let bucket = bucket(&node, &tenant, whose.job.as_deref())?;
     let page = bucket.list(&whose.prefix, after.as_ref(), whose.limit.map_or(100, std::num::NonZeroUsize::get)).await?;
@@ -123,7 +124,7 @@ pub async fn list(
     let params = page.items.iter().map(|(key, head)| view(key, head)).collect();
     let spaces = node.params.spaces(&tenant.store).await?;
     let jobs = spaces.into_iter().filter_map(|space| space.job).map(|job| job.to_string()).collect();
-    Ok(Json(ParamList { params, next: page.next.map(String::from), jobs }))
+    charged(&tenant, &ParamList { params, next: page.next.map(String::from), jobs })
 }
 
 /// Fetch a value's bytes: all of them or some, at once or when there is something newer.

@@ -75,7 +75,7 @@ kinds! {
     Trapped = "function-trapped", BAD_GATEWAY, "The function trapped";
     LimitExceeded = "limit-exceeded", BAD_GATEWAY, "The function exceeded a limit";
     Draining = "draining", SERVICE_UNAVAILABLE, "The node is stopping";
-    DeadlineExceeded = "deadline-exceeded", GATEWAY_TIMEOUT, "The function took too long";
+    DeadlineExceeded = "deadline-exceeded", GATEWAY_TIMEOUT, "That took too long";
 }
 
 /// An error on its way out.
@@ -123,7 +123,7 @@ impl ApiError {
     }
 
     /// What went wrong inside is for the operator's log; the caller is only told that it did.
-    fn internal(error: &dyn std::fmt::Display) -> Self {
+    pub(super) fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         Self::new(Kind::Internal, "the node could not do this; its log says why")
     }
@@ -232,6 +232,7 @@ impl From<CatalogError> for ApiError {
             CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
             CatalogError::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
             CatalogError::Memory(over) => over.into(),
+            CatalogError::BuildTimeout(_) => Self::new(Kind::DeadlineExceeded, text).limit("build_timeout"),
             CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
             CatalogError::Blob(_) | CatalogError::Meta(_) | CatalogError::Io { .. } => Self::internal(&text),
         }
@@ -246,7 +247,7 @@ impl From<JobError> for ApiError {
             JobError::TenantDeleted => Self::tenant_deleted(),
             JobError::Exists(_) | JobError::OtherRequest(_) | JobError::Wrong { .. } => Self::new(Kind::Conflict, text),
             JobError::Bad(bad) => Self::new(Kind::InvalidJob, text).word(bad.word),
-            JobError::Refused(_) => Self::new(Kind::InvalidJob, text),
+            JobError::Refused(_) | JobError::OutOfMemory(_) => Self::new(Kind::InvalidJob, text),
             JobError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             JobError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
             JobError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
@@ -256,6 +257,8 @@ impl From<JobError> for ApiError {
             JobError::Params(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
             JobError::Memory(over) => over.into(),
+            JobError::Channel(error) if error.passes() => Self::new(Kind::Busy, text).retry_after(1),
+            JobError::Channel(_) => Self::internal(&text),
             JobError::LargeAnswer(_) => Self::new(Kind::LimitExceeded, text).limit("max_payload"),
             JobError::Passing(_) => Self::new(Kind::Busy, text).retry_after(1),
             JobError::Device(_) => Self::new(Kind::Busy, text).limit("device_memory").retry_after(1),
@@ -292,6 +295,7 @@ impl From<ParamError> for ApiError {
             | ParamError::Repeated(_)
             | ParamError::TooMany { .. } => Self::new(Kind::InvalidRequest, text),
             ParamError::OverLimit(over) => Self::new(Kind::QuotaExceeded, text).limit(over.name),
+            ParamError::KeptAnswers { .. } => Self::new(Kind::Busy, text).limit("max_kept_answers").retry_after(1),
             ParamError::TimedOut { .. } => Self::new(Kind::Busy, text).retry_after(1),
             ParamError::Unavailable(_) | ParamError::Damaged(_) => Self::internal(&error),
         }

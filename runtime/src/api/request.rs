@@ -122,7 +122,10 @@ impl Pieces {
             return Err(self.refuse(too_large()).await);
         }
         let mut bytes = Vec::new();
-        while let Some(piece) = self.next().await? {
+        // Whoever has said how much it sends has then sent it all: there is no end to wait for.
+        while !self.body.is_end_stream()
+            && let Some(piece) = self.next().await?
+        {
             if (bytes.len() + piece.len()) as u64 > max {
                 return Err(self.refuse(too_large()).await);
             }

@@ -135,6 +135,21 @@ impl Blobs {
             .map_err(|error| BlobError::Io { what: "collecting".to_owned(), error: std::io::Error::other(error) })?
     }
 
+    /// The same, for callers who hold changes off meanwhile: nobody waits for a store that is far away. What it does not
+    /// delete is left to the next sweep.
+    pub async fn collect_soon(self: &Arc<Self>, digests: &[Digest]) -> Result<(), BlobError> {
+        if !self.is_remote() {
+            return self.collect(digests).await.map(drop);
+        }
+        let (blobs, digests) = (self.clone(), digests.to_vec());
+        tokio::spawn(async move {
+            if let Err(error) = blobs.collect_all(&digests).await {
+                tracing::warn!(%error, "blobs that nobody needs stay until the next sweep");
+            }
+        });
+        Ok(())
+    }
+
     async fn collect_all(&self, digests: &[Digest]) -> Result<usize, BlobError> {
         let Some(referrers) = self.referrers.get() else { return Ok(0) };
         let mut removed = 0;

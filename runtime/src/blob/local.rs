@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::BlobError;
-use crate::digest::Digest;
+use crate::digest::{Digest, Hasher};
 
 pub(super) fn path(root: &Path, digest: &Digest) -> PathBuf {
     let hex = digest.hex();
@@ -34,6 +34,58 @@ pub fn publish_file(staged: &Path, place: &Path) -> io::Result<()> {
     }
     std::fs::rename(staged, place)?;
     File::open(folder)?.sync_all()
+}
+
+/// A file that is written, and not yet a blob.
+pub(super) struct Staged {
+    file: tempfile::NamedTempFile,
+    pub digest: Digest,
+    pub size: u64,
+}
+
+/// Counts and hashes what goes through.
+struct Hashing<W> {
+    to: W,
+    hasher: Hasher,
+    size: u64,
+}
+
+impl<W: Write> Write for Hashing<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.hasher.update(&bytes[..written]);
+        self.size += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+impl Staged {
+    pub fn write(staging: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Self, BlobError> {
+        let stage = || {
+            let mut file = tempfile::Builder::new().prefix("blob-").tempfile_in(staging)?;
+            let mut hashing =
+                Hashing { to: io::BufWriter::new(file.as_file_mut()), hasher: Hasher::default(), size: 0 };
+            write(&mut hashing)?;
+            hashing.flush()?;
+            let (digest, size) = (hashing.hasher.clone().finish(), hashing.size);
+            drop(hashing);
+            Ok(Self { file, digest, size })
+        };
+        stage().map_err(io_error("staging in", staging))
+    }
+
+    /// Moves it to its place, unless it is there already.
+    pub fn publish(self, place: &Path) -> Result<(), BlobError> {
+        let publish = || match is_there(place, self.size)? {
+            true => Ok(()),
+            false => publish_file(self.file.path(), place),
+        };
+        publish().map_err(io_error("publishing", place))
+    }
 }
 
 /// Makes sure that a blob of this size, if it is there, stays there: whoever put it there may not have come to that.

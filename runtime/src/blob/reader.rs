@@ -46,6 +46,11 @@ impl BlobReader {
         self.size
     }
 
+    /// The most bytes of it that are in memory while it is read.
+    pub fn held(&self) -> u64 {
+        self.size.min(PIECE)
+    }
+
     /// Whether there is more to take from `piece`.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<bool, BlobError>> {
         while self.piece.is_empty() {

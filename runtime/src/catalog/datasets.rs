@@ -5,22 +5,21 @@ use std::io;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
-use tokio::runtime::Handle;
 
+use super::building::{BuildEnd, Sink};
 use super::shelf::{Shelved, key};
 use super::spec::{DataSetSpec, FileSpec, SourceSpec};
 use super::{Catalog, CatalogError};
 use crate::blob::{Blobs, Pinned};
 use crate::clock::unix_ms;
 use crate::dataset::blocks::{Blocks, read_whole};
-use crate::dataset::build::{BlockSink, Builder, Options, Sources};
+use crate::dataset::build::{BuildError, Builder, Options, Sources};
 use crate::dataset::preview::preview;
-use crate::dataset::read::{self, Part, Source};
+use crate::dataset::read::{self, Part, Source, Watch};
 use crate::dataset::synth::Synthetic;
 use crate::dataset::{BlockRef, Features, Manifest, Samples, digits};
 use crate::digest::Digest;
@@ -96,33 +95,6 @@ impl Blocks for BlobBlocks {
     }
 }
 
-/// Stores blocks as they fill: counted, then published, then pinned until the record names them.
-struct Sink {
-    blobs: Arc<Blobs>,
-    runtime: Handle,
-    /// Blocks that the data set has been charged for.
-    known: HashSet<Digest>,
-    reserved: Reservation,
-    pins: Vec<Pinned>,
-}
-
-impl BlockSink for Sink {
-    fn write(&mut self, bytes: Vec<u8>) -> io::Result<Digest> {
-        let size = bytes.len() as u64;
-        let stored = || -> Result<Pinned, CatalogError> {
-            self.reserved.grow(size)?;
-            Ok(self.runtime.block_on(self.blobs.publish_bytes(bytes.into()))?)
-        };
-        let pin = stored().map_err(io::Error::other)?;
-        let digest = pin.digest();
-        if !self.known.insert(digest) {
-            self.reserved.shrink_to(self.reserved.bytes() - size);
-        }
-        self.pins.push(pin);
-        Ok(digest)
-    }
-}
-
 /// What a build leaves.
 struct Built {
     manifest: Manifest,
@@ -188,10 +160,10 @@ impl Catalog {
         tenant: &Tenant,
         name: Name,
         spec: &DataSetSpec,
-        stopping: &Arc<AtomicBool>,
+        end: &BuildEnd,
     ) -> Result<Arc<DataSet>, CatalogError> {
         self.check_new(tenant, &name)?;
-        let built = self.build(tenant, None, spec, stopping).await?;
+        let built = self.build(tenant, None, spec, end).await?;
         let dataset = DataSet {
             tenant: tenant.id,
             name,
@@ -209,7 +181,7 @@ impl Catalog {
         tenant: &Tenant,
         name: &str,
         spec: &DataSetSpec,
-        stopping: &Arc<AtomicBool>,
+        end: &BuildEnd,
     ) -> Result<Arc<DataSet>, CatalogError> {
         let dataset = self.dataset(tenant.id, name)?;
         if dataset.versions.len() >= MAX_VERSIONS {
@@ -217,7 +189,7 @@ impl Catalog {
             return Err(CatalogError::Quota { name: "versions", limit: MAX_VERSIONS as u64, what });
         }
         let manifest = self.manifest(&dataset, None).await?;
-        let built = self.build(tenant, Some((&dataset, manifest)), spec, stopping).await?;
+        let built = self.build(tenant, Some((&dataset, manifest)), spec, end).await?;
         self.add_version(tenant, DataSet::clone(&dataset), built, spec).await
     }
 
@@ -248,25 +220,19 @@ impl Catalog {
         tenant: &Tenant,
         old: Option<(&DataSet, Manifest)>,
         spec: &DataSetSpec,
-        stopping: &Arc<AtomicBool>,
+        end: &BuildEnd,
     ) -> Result<Built, CatalogError> {
         let mut files = HashMap::new();
         for digest in spec.uploads()? {
-            files.insert(digest, self.spool(tenant, &digest).await?);
+            files.insert(digest, end.within(self.spool(tenant, &digest)).await?);
         }
-        let mut sink = Sink {
-            blobs: self.blobs.clone(),
-            runtime: Handle::current(),
-            known: HashSet::new(),
-            reserved: tenant.storage.reserve(0)?,
-            pins: Vec::new(),
+        let (known, manifest) = match old {
+            Some((dataset, manifest)) => (dataset.blocks.iter().copied().collect(), Some(manifest)),
+            None => Default::default(),
         };
-        let mut manifest = None;
-        if let Some((dataset, old)) = old {
-            sink.known.extend(&dataset.blocks);
-            manifest = Some(old);
-        }
-        let (spec, stopping, staging) = (spec.clone(), stopping.clone(), self.staging.clone());
+        let mut sink = Sink::new(self.blobs.clone(), known, tenant.storage.reserve(0)?, end.clone());
+        let watch = end.watch(tenant.storage.reserve(0)?);
+        let (spec, end, staging) = (spec.clone(), end.clone(), self.staging.clone());
         let work = move || {
             let mut make = || -> Result<Manifest, CatalogError> {
                 let mut options = spec.building()?;
@@ -274,14 +240,20 @@ impl Catalog {
                     let path: Option<&TempPath> = files.get(&file.digest()?);
                     path.map(|path| path.to_path_buf()).ok_or_else(|| CatalogError::not_found("upload", &file.upload))
                 };
-                let sources = open(&spec, &place, manifest.as_ref(), &staging, &mut options)?;
-                let stop = || if stopping.load(Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-                let mut watch = |_| stop();
-                let builder = Builder::new(options, &mut sink).watch(&mut watch);
-                Ok(match &manifest {
-                    Some(old) => builder.append(old, sources)?,
-                    None => builder.build(sources)?,
-                })
+                let sources = open(&spec, &place, manifest.as_ref(), &staging, watch.clone(), &mut options)?;
+                let mut go_on = |_| match end.is_not_yet() {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                };
+                let builder = Builder::new(options, &mut sink).watch(&mut go_on);
+                let built = match &manifest {
+                    Some(old) => builder.append(old, sources),
+                    None => builder.build(sources),
+                };
+                match built {
+                    Err(BuildError::Cancelled) => Err(end.is_not_yet().err().unwrap_or(CatalogError::Stopping)),
+                    built => Ok(built?),
+                }
             };
             (make(), sink)
         };
@@ -289,7 +261,7 @@ impl Catalog {
         match done.map_err(|error| CatalogError::io("building a data set", io::Error::other(error)))? {
             (Ok(manifest), sink) => Ok(Built { manifest, sink }),
             (Err(error), sink) => {
-                self.discard(sink.pins).await;
+                self.discard(sink.into_parts().1).await;
                 Err(error)
             }
         }
@@ -303,7 +275,8 @@ impl Catalog {
         built: Built,
         spec: &DataSetSpec,
     ) -> Result<Arc<DataSet>, CatalogError> {
-        let Built { manifest, sink: Sink { reserved, mut pins, .. } } = built;
+        let Built { manifest, sink } = built;
+        let (reserved, mut pins) = sink.into_parts();
         let dataset = match self.record_version(tenant, dataset, &manifest, reserved, &mut pins).await {
             Ok(dataset) => dataset,
             Err(error) => {
@@ -375,6 +348,7 @@ pub(crate) fn open(
     place: Place<'_>,
     old: Option<&Manifest>,
     staging: &Path,
+    watch: Watch,
     options: &mut Options,
 ) -> Result<Sources, CatalogError> {
     let kinds = [!spec.train.is_empty() || !spec.test.is_empty(), spec.synthetic.is_some(), spec.shipped.is_some()];
@@ -397,6 +371,7 @@ pub(crate) fn open(
     }
     let mut reading = spec.reading(Part::Train)?;
     reading.spool_in = Some(staging.to_owned());
+    reading.watch = watch;
     if let Some(old) = old {
         follow(&mut reading, &old.features, Some(&old.class_names));
     }

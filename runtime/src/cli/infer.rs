@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail, ensure};
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use weft_gpu::device::cpu::Cpu;
+use weft_gpu::pool::Wish;
 use weft_gpu::{Context, Crew, Limits};
 
 use super::Global;
@@ -18,20 +19,22 @@ use super::client::Client;
 use super::dataset::Shape;
 use super::failure::UsageError;
 use super::output::Output;
+use super::samples::DataArgs;
 use super::train::name_value;
-use super::train_local::{DataArgs, PlaceArgs, open};
+use super::train_local::build_function;
 use crate::api::types::InferRequest;
 use crate::dataset::Transform;
 use crate::dataset::batches::{Batches, Csr, Inputs, Options, Part, Source};
 use crate::dataset::rows::Labels;
 use crate::dataset::shard::Plan;
-use crate::host::data::Place;
+use crate::host::data::StepInfo;
+use crate::local::{LocalTrainer, Place};
 use crate::model::{Input, Model};
 use crate::names::Name;
 use crate::train::files::LocalDataSet;
-use crate::train::run::{Data, Schedule, evaluate};
+use crate::train::run::{self, Data};
 use crate::train::worker::Worker;
-use crate::train::{save, settings};
+use crate::train::{load, settings};
 
 /// Numbers of one request to a node: some hundred kilobytes of text.
 const NUMBERS: usize = 1 << 16;
@@ -66,6 +69,17 @@ pub struct InferArgs {
     /// A hyper-parameter of the function, as it was trained with
     #[arg(long, value_name = "NAME=VALUE", value_parser = name_value, conflicts_with = "job")]
     param: Vec<(String, String)>,
+}
+
+/// Where to compute.
+#[derive(Debug, Args)]
+struct PlaceArgs {
+    /// auto, cpu, gpu, or one by name as in gpu:1; see `weft devices`
+    #[arg(long, default_value = "auto")]
+    device: Wish,
+    /// Threads, where the machine's cores compute; 0 means one per core
+    #[arg(long, default_value_t = 0)]
+    threads: usize,
 }
 
 /// What a model makes of samples.
@@ -236,7 +250,7 @@ async fn infer_local(args: InferArgs, out: &Output) -> anyhow::Result<Inferred> 
     {
         given.shape = given.shape.or_else(|| (input.shape.len() > 1).then(|| Shape(input.shape.clone())));
     }
-    let (name, mut data) = given.make(out)?.context("give samples with `--dataset` or `--data`")?;
+    let (data_name, mut data) = given.make(out)?.context("give samples with `--dataset` or `--data`")?;
     // What was done to the samples that it was trained on, with their statistics, not with those of these.
     if let Some(input) = model.meta.input.clone().filter(|_| !asked) {
         let found = Input::of(&data.manifest).shape;
@@ -248,8 +262,10 @@ async fn infer_local(args: InferArgs, out: &Output) -> anyhow::Result<Inferred> 
         }
         (data.manifest.transform, data.manifest.statistics) = (input.transform, input.statistics);
     }
-    let (trainer, _) = open(&function, &args.place, out).await?;
-    let mut setup = trainer.setup(0);
+    let place = Place { device: args.place.device, threads: args.place.threads };
+    let (component, name) = build_function(&function, out)?;
+    let trainer = LocalTrainer::open(&component, name, place, std::env::current_exe()?).await?;
+    let mut setup = trainer.setup(0)?;
     let description = Worker::describe(&setup).await?;
     let mut given = args.param;
     // What it was trained with is known, unless told otherwise.
@@ -260,16 +276,15 @@ async fn infer_local(args: InferArgs, out: &Output) -> anyhow::Result<Inferred> 
     }
     setup.settings = settings::read(&description, &given)?;
     let mut worker = Worker::start(setup).await?;
-    save::load(worker.declared().context("the trainer declared nothing")?, &mut model)?;
+    load::load(worker.declared().context("the trainer declared nothing")?, &mut model)?;
     // Samples to test with, if there are any, else all.
     if data.manifest.test.count == 0 {
         data.manifest.test = data.manifest.train.clone();
     }
-    let schedule = Schedule { epochs: 1, batch: args.batch, rate: 0.0, steps: 0, traits: description.traits };
-    let source = Data { name: &name, manifest: &data.manifest, blocks: data.blocks.clone() };
-    let outputs = crate::train::run::infer(&mut worker, &source, &schedule).await?;
+    let source = Data { name: &data_name, manifest: &data.manifest, blocks: data.blocks.clone() };
+    let outputs = run::infer(&mut worker, &source, args.batch).await?;
     let metrics = match data.manifest.labels {
-        Some(_) => evaluate(&mut worker, Some(&source), &schedule, Place::default()).await?,
+        Some(_) => run::evaluate(&mut worker, &source, args.batch, StepInfo::default()).await?,
         None => Default::default(),
     };
     Ok(Inferred::new(outputs, metrics))

@@ -12,6 +12,8 @@ use crate::api::types::{JobDetail, JobHistory, JobList, JobView};
 use crate::job::{EpochRecord, State};
 use crate::logs::Whose;
 use crate::names::Name;
+use crate::units::Size;
+use weft_core::spec::ShapeChange;
 
 #[derive(Args)]
 pub struct ListArgs {
@@ -33,6 +35,22 @@ pub enum JobVerb {
     Stop { name: Name },
     /// Go on with a job that was stopped or failed, from its last checkpoint
     Resume { name: Name },
+    /// Have it go on with other workers, at the end of its round or from an epoch on
+    Scale {
+        name: Name,
+        /// So many workers
+        #[arg(long)]
+        workers: Option<u32>,
+        /// Memory of each
+        #[arg(long, value_name = "SIZE")]
+        memory: Option<Size>,
+        /// Samples of one step of each function; of all together, for a job with a global batch
+        #[arg(long)]
+        batch: Option<u32>,
+        /// From this epoch on, counted from 1 [default: from the next round on]
+        #[arg(long, value_name = "EPOCH")]
+        from_epoch: Option<u64>,
+    },
     /// Read what its functions log
     Logs {
         name: Name,
@@ -124,6 +142,16 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             let job = client.resume_job(&name)?;
             out.done(&job, format_args!("job `{name}` is {}; `weft job watch {name}` follows it", job.state.word()))
         }
+        JobVerb::Scale { name, workers, memory, batch, from_epoch } => {
+            let change = ShapeChange { workers, memory: memory.map(|size| size.0), batch, from_epoch };
+            let detail = client.scale_job(&name, &change)?;
+            let sentence = match (detail.changes.is_empty(), from_epoch) {
+                (true, _) => format!("job `{name}` has {} workers from now on", detail.job.workers),
+                (false, None) => format!("job `{name}` changes its workers at the end of its round"),
+                (false, Some(epoch)) => format!("job `{name}` changes its workers when epoch {epoch} begins"),
+            };
+            out.done(&detail, sentence)
+        }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
         JobVerb::History { name, stages } => history(&name, stages, client, out),
         JobVerb::Delete { name, yes } => {
@@ -147,8 +175,18 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.4}"))
 }
 
+fn changed(change: &ShapeChange) -> String {
+    let parts = [
+        change.workers.map(|workers| format!("{workers} workers")),
+        change.memory.map(|memory| format!("{} each", bytes(memory))),
+        change.batch.map(|batch| format!("batch {batch}")),
+        change.from_epoch.map(|epoch| format!("from epoch {epoch} on")),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
 fn describe(detail: &JobDetail, out: &Output) -> String {
-    let JobDetail { job, spec, spending, .. } = detail;
+    let JobDetail { job, spec, shape, spending, .. } = detail;
     let mut rows = vec![("name", job.name.clone()), ("state", job.state.word().to_owned())];
     if !job.reason.is_empty() {
         rows.push(("reason", harmless(&job.reason)));
@@ -158,7 +196,8 @@ fn describe(detail: &JobDetail, out: &Output) -> String {
     if let (Some(dataset), Some(version)) = (&job.dataset, &detail.data_version) {
         rows.push(("data set", format!("{dataset}, version {}", short_version(version))));
     }
-    rows.push(("workers", format!("{}, {} each", job.workers, bytes(spec.memory))));
+    rows.push(("workers", format!("{}, {} each", job.workers, bytes(shape.memory))));
+    rows.extend(detail.changes.iter().map(|change| ("to change", changed(change))));
     rows.push(("seed", detail.seed.to_string()));
     rows.push(("epochs", format!("{} of {}", job.epoch, job.epochs)));
     rows.extend(job.train_loss.map(|loss| ("loss", number(Some(loss)))));
@@ -211,6 +250,13 @@ fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::
     }
     out.show(&all, || {
         let mut text = epochs_table(&all.epochs, out);
+        for epoch in &all.epochs {
+            for change in &epoch.reshaped {
+                let (workers, memory, batch) = (change.workers, bytes(change.memory), change.batch);
+                let when = format!("\nin epoch {}, after step {}:", epoch.epoch, change.step);
+                text += &format!("{when} {workers} workers from there on, {memory} each, batch {batch}");
+            }
+        }
         if stages {
             text += &format!("\n{}", stages_table(&all.epochs, out));
         }

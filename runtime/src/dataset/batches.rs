@@ -86,7 +86,7 @@ pub struct Source<'a> {
 }
 
 /// Which batches, and how many ahead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub plan: Plan,
     pub shard: u64,
@@ -141,9 +141,10 @@ impl Batches {
     /// What is wrong with the source or the options is told at once, what is wrong with a block when its turn comes.
     pub fn start(source: Source<'_>, options: Options, context: &Context) -> Result<Self, BatchError> {
         let dataset = source.name.to_owned();
+        let depth = options.depth.get();
         let mut assembler = Assembler::new(source, options, context)?;
         let total = assembler.remaining();
-        let queue = Arc::new(Queue::new(options.depth.get(), context.cancel().clone()));
+        let queue = Arc::new(Queue::new(depth, context.cancel().clone()));
         let theirs = Arc::clone(&queue);
         let name = dataset.clone();
         let work = move || {

@@ -35,7 +35,7 @@ pub use error::{Place, ReadError};
 pub use format::Format;
 pub use labels::{LabelKind, MAX_CLASS};
 pub use names::{ArrayNames, Part};
-pub use source::{Limits, Source};
+pub use source::{Limits, Source, Watch};
 
 use super::rows::{Features, Labels, Rows, Samples, Values};
 use source::Opened;
@@ -65,6 +65,8 @@ pub struct Options {
     /// Where files are expanded that cannot be read while they expand; otherwise where the system keeps such.
     pub spool_in: Option<PathBuf>,
     pub limits: Limits,
+    /// Who is asked whether to go on.
+    pub watch: Watch,
 }
 
 /// Which column of a table is the label.
@@ -92,11 +94,11 @@ pub enum Header {
 
 /// Opens a file of samples, or one of features and one of their labels.
 pub fn open(features: &Source, labels: Option<&Source>, options: &Options) -> Result<Box<dyn Samples>, ReadError> {
-    let file = Opened::new(features, &options.limits)?;
+    let file = Opened::new(features, options)?;
     let samples = match labels {
         None => format::open(file, options, true)?,
         Some(labels) => {
-            let labels = Opened::new(labels, &options.limits)?;
+            let labels = Opened::new(labels, options)?;
             pair::open(file, labels, options)?
         }
     };

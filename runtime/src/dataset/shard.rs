@@ -8,8 +8,14 @@
 //! everything, so there blocks are shuffled, cut into contiguous shards (a block at an edge belongs to two), and samples
 //! are shuffled within windows of whole blocks: each block is read once, and a window is what is held at a time.
 //! A stratified cut is made class by class along the same walk, so its shards stay as contiguous as the classes allow.
+//!
+//! The number of shards may change in the middle of an epoch: a [`Cut`] says how many there were and how far each had come.
+//! What was left of all of them, one after the other, is then divided anew, so that every sample still comes once.
 
 use std::ops::Range;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::manifest::Split;
 
@@ -23,7 +29,7 @@ use permutation::{Key, Permutation};
 pub const WINDOW_BYTES: u64 = 64 << 20;
 
 /// How a split is divided in one epoch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     pub seed: u64,
     pub epoch: u64,
@@ -34,13 +40,28 @@ pub struct Plan {
     pub shuffle: bool,
     /// [`WINDOW_BYTES`], unless less may be held; part of what decides the order.
     pub window: u64,
+    /// How the split was divided earlier in the epoch, the first first.
+    pub cuts: Cuts,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { seed: 0, epoch: 0, shards: 1, stratified: false, shuffle: true, window: WINDOW_BYTES }
+        let (window, cuts) = (WINDOW_BYTES, Cuts::default());
+        Self { seed: 0, epoch: 0, shards: 1, stratified: false, shuffle: true, window, cuts }
     }
 }
+
+/// A change of the number of shards in the middle of an epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// How many there were.
+    pub shards: u64,
+    /// Samples that were taken from each of them, as far as it had so many.
+    pub taken: u64,
+}
+
+/// All of an epoch, the first first. Most epochs have none.
+pub type Cuts = Arc<[Cut]>;
 
 /// Where a sample is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -75,8 +96,17 @@ impl Plan {
     /// How many samples a shard has.
     pub fn count(&self, split: &Split, shard: u64) -> Result<u64, ShardError> {
         self.check(split, shard)?;
-        let range = cut(split.count, 0, self.shards, shard);
+        let range = cut(self.left(split), 0, self.shards, shard);
         Ok(range.end - range.start)
+    }
+
+    /// How many samples all shards have together: all of the split, but for those that were taken before a change.
+    fn left(&self, split: &Split) -> u64 {
+        self.cuts.iter().fold(split.count, |left, Cut { shards, taken }| {
+            let shards = (*shards).max(1);
+            let (each, more) = (left / shards, left % shards);
+            more * (each + 1).saturating_sub(*taken) + (shards - more) * each.saturating_sub(*taken)
+        })
     }
 
     /// One shard. `labels` gives the classes of a block's samples; it is only called for a stratified plan, once a block.
@@ -84,9 +114,21 @@ impl Plan {
         &self,
         split: &Split,
         shard: u64,
-        labels: impl FnMut(usize) -> Result<Vec<i32>, E>,
+        mut labels: impl FnMut(usize) -> Result<Vec<i32>, E>,
+    ) -> Result<Shard, E> {
+        self.shard_with(split, shard, &mut labels)
+    }
+
+    fn shard_with<E: From<ShardError>>(
+        &self,
+        split: &Split,
+        shard: u64,
+        labels: &mut dyn FnMut(usize) -> Result<Vec<i32>, E>,
     ) -> Result<Shard, E> {
         let count = self.count(split, shard)?;
+        if let Some(first) = self.cuts.first() {
+            return self.rest(split, shard, first.shards, labels);
+        }
         let bytes = split.blocks.iter().fold(0_u64, |sum, block| sum.saturating_add(block.bytes));
         let whole = self.shuffle && bytes <= self.window && u32::try_from(split.count).is_ok();
         let order = match (whole, self.stratified) {
@@ -107,6 +149,48 @@ impl Plan {
         Ok(Shard { count, order })
     }
 
+    /// A shard of what was left after all changes of this epoch, made of the shards that it began with.
+    fn rest<E: From<ShardError>>(
+        &self,
+        split: &Split,
+        shard: u64,
+        first_shards: u64,
+        labels: &mut dyn FnMut(usize) -> Result<Vec<i32>, E>,
+    ) -> Result<Shard, E> {
+        let first = Self { shards: first_shards, cuts: Cuts::default(), ..self.clone() };
+        let pieces = self.pieces(split).into_iter().nth(shard as usize).unwrap_or_default();
+        let (mut parts, mut shards, mut count) = (Vec::new(), Vec::<(u64, Shard)>::new(), 0);
+        for Piece { of, range } in pieces {
+            let index = match shards.iter().position(|(number, _)| *number == of) {
+                Some(index) => index,
+                None => {
+                    shards.push((of, first.shard_with(split, of, labels)?));
+                    shards.len() - 1
+                }
+            };
+            parts.push(order::Part { before: count, first: range.start, shard: index });
+            count += range.end - range.start;
+        }
+        let shards = shards.into_iter().map(|(_, shard)| shard).collect();
+        Ok(Shard { count, order: Order::Rest { parts, shards } })
+    }
+
+    /// Which parts of the shards that the epoch began with each shard has by now.
+    fn pieces(&self, split: &Split) -> Vec<Vec<Piece>> {
+        let first = self.cuts.first().map_or(self.shards, |cut| cut.shards).max(1);
+        let whole = |of: u64| {
+            let range = cut(split.count, 0, first, of);
+            vec![Piece { of, range: 0..range.end - range.start }]
+        };
+        let mut now: Vec<Vec<Piece>> = (0..first).map(whole).collect();
+        for (index, Cut { taken, .. }) in self.cuts.iter().enumerate() {
+            let shards = self.cuts.get(index + 1).map_or(self.shards, |next| next.shards).max(1);
+            let left: Vec<Piece> = now.into_iter().flat_map(|pieces| without(pieces, *taken)).collect();
+            now = divided(left, shards);
+        }
+        now
+    }
+
     fn check(&self, split: &Split, shard: u64) -> Result<(), ShardError> {
         let (shards, samples) = (self.shards, split.count);
         if u32::try_from(split.blocks.len()).is_err() {
@@ -120,6 +204,7 @@ impl Plan {
         if shards == 0 {
             return Err(ShardError::NoShards);
         }
+        // At the end of an epoch there may be fewer samples left than shards: some of them have none.
         if shards > samples {
             return Err(ShardError::TooManyShards { shards, samples });
         }
@@ -242,6 +327,46 @@ impl Plan {
         }
         Order::Windows { segments, windows, rows }
     }
+}
+
+/// Some samples of a shard that an epoch began with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Piece {
+    of: u64,
+    range: Range<u64>,
+}
+
+/// What is left of pieces, one after the other, without the first so many samples.
+fn without(pieces: Vec<Piece>, mut taken: u64) -> Vec<Piece> {
+    let mut left = Vec::new();
+    for Piece { of, range } in pieces {
+        let start = range.start + taken.min(range.end - range.start);
+        taken -= start - range.start;
+        if start < range.end {
+            left.push(Piece { of, range: start..range.end });
+        }
+    }
+    left
+}
+
+/// Pieces, one after the other, divided among so many shards.
+fn divided(pieces: Vec<Piece>, shards: u64) -> Vec<Vec<Piece>> {
+    let total = pieces.iter().map(|piece| piece.range.end - piece.range.start).sum();
+    let mut pieces = pieces.into_iter();
+    let mut next = pieces.next();
+    let share = |shard: u64| {
+        let range = cut(total, 0, shards, shard);
+        let (mut missing, mut mine) = (range.end - range.start, Vec::new());
+        while missing > 0 {
+            let Some(Piece { of, range }) = next.take() else { break };
+            let end = range.end.min(range.start + missing);
+            missing -= end - range.start;
+            mine.push(Piece { of, range: range.start..end });
+            next = if end < range.end { Some(Piece { of, range: end..range.end }) } else { pieces.next() };
+        }
+        mine
+    };
+    (0..shards).map(share).collect()
 }
 
 /// The part of `total` that goes to one of the shards, which differ by at most one. Shards that have one more start with

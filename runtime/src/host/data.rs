@@ -15,12 +15,12 @@ pub struct Training {
     /// While `init` runs: what it declares.
     pub plan: Option<Plan>,
     pub batch: Option<Batch>,
-    pub place: Place,
+    pub place: StepInfo,
 }
 
 /// Where in the training a call is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Place {
+pub struct StepInfo {
     pub step: u64,
     pub epoch: u64,
     pub rate: f32,

@@ -33,8 +33,8 @@ pub struct JobState {
     pub payload: u64,
     /// What the numbers of this call follow from.
     drawing_seed: u64,
-    /// Made at the first number; most functions draw none.
-    random: Option<ChaCha12Rng>,
+    /// Made at the first number; most functions draw none, and need not carry it about.
+    random: Option<Box<ChaCha12Rng>>,
 }
 
 impl JobState {
@@ -49,7 +49,7 @@ impl JobState {
     }
 
     fn random(&mut self) -> &mut ChaCha12Rng {
-        self.random.get_or_insert_with(|| ChaCha12Rng::seed_from_u64(self.drawing_seed))
+        self.random.get_or_insert_with(|| Box::new(ChaCha12Rng::seed_from_u64(self.drawing_seed)))
     }
 }
 

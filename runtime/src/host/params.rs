@@ -38,7 +38,7 @@ impl From<ParamError> for Error {
             | ParamError::BadRange { .. }
             | ParamError::Repeated(_)
             | ParamError::TooMany { .. } => Self::BadInput(text),
-            ParamError::OverLimit(_) | ParamError::Full(_) => Self::Quota(text),
+            ParamError::OverLimit(_) | ParamError::KeptAnswers { .. } | ParamError::Full(_) => Self::Quota(text),
             ParamError::TimedOut { .. }
             | ParamError::Ended
             | ParamError::Lost(_)

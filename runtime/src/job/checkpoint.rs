@@ -6,10 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::engine::ModelFacts;
-use super::learning::Learning;
 use super::model::{GlobalModel, WorkerState};
-use super::record::{Spending, Stages};
+use super::record::Reshaped;
+use crate::dataset::shard::Cut;
 use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
+use weft_core::learning::Learning;
+use weft_core::spec::Shape;
+use weft_core::usage::{Spending, Stages, Traffic};
 
 /// Where the JSON part is kept.
 const KEY: &str = "weft.checkpoint";
@@ -32,7 +35,13 @@ pub struct Training {
 pub struct Progress {
     /// Epochs that are done.
     pub epoch: u64,
-    /// Steps of this epoch that are done.
+    /// How this epoch's samples were divided before the shape changed in the middle of it, the first first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cuts: Vec<Cut>,
+    /// Steps of this epoch that were done before that.
+    #[serde(default)]
+    pub earlier: u64,
+    /// Steps of this epoch that are done since then.
     pub done: u64,
     /// Steps of all epochs that are done.
     pub step: u64,
@@ -41,6 +50,9 @@ pub struct Progress {
     /// Of the model that validated best.
     #[serde(default)]
     pub best: ModelFacts,
+    /// Workers and their size; none in checkpoints of versions that could not change it.
+    #[serde(default)]
+    pub shape: Option<Shape>,
 }
 
 /// What an epoch has come to so far.
@@ -53,6 +65,34 @@ pub struct Sums {
     pub losses: u64,
     pub stages: Stages,
     pub spending: Spending,
+    /// What went through the channel.
+    #[serde(default)]
+    pub traffic: Traffic,
+    /// Of contributions that were applied without a barrier.
+    #[serde(default)]
+    pub staleness: Staleness,
+    /// Changes of the workers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reshaped: Vec<Reshaped>,
+}
+
+/// How old the model was that contributions were computed from, when they were applied: in versions of the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Staleness {
+    pub sum: u64,
+    pub count: u64,
+    pub most: u64,
+}
+
+impl Staleness {
+    pub fn add(&mut self, versions: u64) {
+        (self.sum, self.count, self.most) = (self.sum + versions, self.count + 1, self.most.max(versions));
+    }
+
+    /// Nothing where nothing was applied without a barrier.
+    pub fn mean(&self) -> Option<f64> {
+        (self.count > 0).then(|| self.sum as f64 / self.count as f64)
+    }
 }
 
 /// A file that is no checkpoint of this job.
@@ -75,7 +115,20 @@ struct Facts {
 }
 
 impl Training {
+    /// As a file in memory.
     pub fn to_file(&self) -> Result<Vec<u8>, WriteError> {
+        let mut file = Vec::new();
+        self.write(Meta::default(), &mut file)?;
+        Ok(file)
+    }
+
+    /// Bytes of the file.
+    pub fn file_size(&self) -> Result<u64, WriteError> {
+        self.write(Meta::default(), io::sink())
+    }
+
+    /// Writes the file, and what else there is to say of it. Numbers go straight from where they are.
+    pub fn write(&self, mut meta: Meta, to: impl io::Write) -> Result<u64, WriteError> {
         let mut rows: Vec<(String, &[f32])> = vec![
             ("weights".to_owned(), &self.model.weights),
             ("buffers".to_owned(), &self.model.buffers),
@@ -84,8 +137,8 @@ impl Training {
         for (worker, worker_state) in self.worker_states.iter().enumerate() {
             rows.push((format!("worker.{worker}.moments"), &worker_state.moments));
             rows.push((format!("worker.{worker}.locals"), &worker_state.locals));
-            if !worker_state.residual.is_empty() {
-                rows.push((format!("worker.{worker}.residual"), &worker_state.residual));
+            for (name, row) in worker_state.optional().into_iter().filter(|(_, row)| !row.is_empty()) {
+                rows.push((format!("worker.{worker}.{name}"), row));
             }
         }
         if let Some(best) = &self.best {
@@ -99,18 +152,14 @@ impl Training {
             has_best: self.best.is_some(),
         };
         let facts = serde_json::to_string(&facts).map_err(io::Error::other)?;
-        let meta = Meta { other: [(KEY.to_owned(), facts)].into(), ..Meta::default() };
+        meta.other.insert(KEY.to_owned(), facts);
         let info = |(name, row): &(String, &[f32])| TensorInfo {
             name: name.clone(),
             dtype: Dtype::F32,
             shape: vec![row.len()],
         };
         let infos: Vec<TensorInfo> = rows.iter().map(info).collect();
-        let numbers =
-            rows.iter().map(|(_, row)| Ok(row.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()));
-        let mut file = Vec::new();
-        model::write(&infos, numbers, &meta, &mut file)?;
-        Ok(file)
+        model::write(&infos, rows.iter().map(|(_, row)| Ok(model::le_bytes(row))), &meta, to)
     }
 
     pub fn from_file<R: Read + Seek>(file: R) -> Result<Self, BadCheckpoint> {
@@ -125,7 +174,7 @@ impl Training {
         };
         let mut shared = |prefix: &str| -> Result<Arc<GlobalModel>, BadCheckpoint> {
             let (weights, buffers) = (row(&format!("{prefix}weights"))?, row(&format!("{prefix}buffers"))?);
-            Ok(Arc::new(GlobalModel { weights, buffers, of: None }))
+            Ok(Arc::new(GlobalModel { weights, buffers, of: None, version: 0 }))
         };
         let (model, best) = (shared("")?, facts.has_best.then(|| shared("best.")).transpose()?);
         let optimizer =
@@ -133,12 +182,12 @@ impl Training {
         let worker_state = |(worker, steps): (usize, &u64)| -> Result<Arc<WorkerState>, BadCheckpoint> {
             let moments = row(&format!("worker.{worker}.moments"))?;
             let locals = row(&format!("worker.{worker}.locals"))?;
-            // Most codecs have none.
-            let residual = match row(&format!("worker.{worker}.residual")) {
-                Err(BadCheckpoint::Missing(_)) => Vec::new(),
-                residual => residual?,
+            let mut optional = |name: &str| match row(&format!("worker.{worker}.{name}")) {
+                Err(BadCheckpoint::Missing(_)) => Ok(Vec::new()),
+                found => found,
             };
-            Ok(Arc::new(WorkerState { moments, steps: *steps, locals, residual }))
+            let (residual, weights, duals) = (optional("residual")?, optional("weights")?, optional("duals")?);
+            Ok(Arc::new(WorkerState { moments, steps: *steps, locals, residual, weights, duals }))
         };
         let worker_states = facts.worker_steps.iter().enumerate().map(worker_state).collect::<Result<_, _>>()?;
         Ok(Self { model, optimizer, worker_states, best, progress: facts.progress })
@@ -147,12 +196,14 @@ impl Training {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spec::JobSpec;
+    use weft_core::spec::JobSpec;
+
     use super::*;
 
     #[test]
     fn what_is_saved_is_what_is_found() {
-        let shared = |first: f32| Arc::new(GlobalModel { weights: vec![first, -0.0], buffers: vec![2.5], of: None });
+        let shared =
+            |first: f32| Arc::new(GlobalModel { weights: vec![first, -0.0], buffers: vec![2.5], of: None, version: 0 });
         let training = Training {
             model: shared(1.0),
             optimizer: WorkerState { moments: vec![0.5; 2], steps: 7, ..WorkerState::default() },
@@ -161,15 +212,20 @@ mod tests {
                 steps: 9,
                 locals: vec![4.0],
                 residual: vec![0.5; 2],
+                weights: vec![1.5; 2],
+                duals: vec![-0.5; 2],
             })],
             best: Some(shared(3.0)),
             progress: Progress {
                 epoch: 2,
+                cuts: vec![Cut { shards: 2, taken: 64 }],
+                earlier: 4,
                 done: 3,
                 step: 11,
                 learning: Learning::new(&JobSpec::new("f", None)),
                 sums: Sums { loss: 0.1, samples: 64, ..Sums::default() },
                 best: ModelFacts { step: 5, metrics: [("accuracy".to_owned(), 0.5)].into() },
+                shape: None,
             },
         };
         let found = Training::from_file(io::Cursor::new(training.to_file().unwrap())).unwrap();

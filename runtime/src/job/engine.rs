@@ -4,36 +4,41 @@
 //! round starts from is in memory until the round is merged, so a worker that is lost starts again from there.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use weft_gpu::pool::{DeviceId, PoolError, Wish};
-use weft_gpu::{Cancel, Codec, Context, Crew, Encoded, Lease, Request};
+use weft_core::cost::Prices;
+use weft_core::learning::{Learning, Seen, Validated, Verdict};
+use weft_core::spec::{Keep, Shape};
+use weft_core::sync::admm::Residuals;
+use weft_core::sync::{Channel as ChannelKind, Exchange, Pace, Position, Rule, Slot, Stretch};
+use weft_core::usage::{Spending, Stages};
+use weft_gpu::Codec;
 
+use super::accounting::Accounting;
+use super::channel::{Channel, ChannelError, Message};
 use super::checkpoint::{Progress, Sums, Training};
-use super::common::{Common, Cursor};
-use super::cost::Prices;
-use super::is_busy;
-use super::learning::{Learning, Seen, Validated, Verdict};
+use super::directing::{Directing, Settled};
+use super::exchange::{self, Scheme};
+use super::free::{self, Collecting, FreeDirecting};
+use super::merging::{Merged, Merger, end_admm_round};
 use super::model::{GlobalModel, WorkerState};
-use super::record::{EpochRecord, Spending, Stages};
-use super::spec::Keep;
-use super::team::{Contributions, Halt, Sizes, Team};
-use super::worker::{Assignment, Contribution, Declaration, Task, Used, means};
+use super::record::{EpochRecord, Reshaped};
+use super::replica::Replica;
+use super::reshape;
+use super::scheme::{self, Lengths};
+use super::team::{Contributions, Halt, Round, Sizes, Team};
+use super::worker::{Declaration, TakeOrder, Task, means};
+use super::workshop::{Cursor, Workshop};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
-use crate::devices::TAPE_NODES;
-use crate::host::bindings::weft::train::training::Traits;
 use crate::sandbox::trainer::MAX_METRICS;
-use crate::sync::{Exchange, Rule, merge};
 use crate::tenant::TrainingUse;
-use crate::train::declared::{Declared, Part, Plan};
+use crate::train::declared::Plan;
 use crate::train::run::TrainError;
 
-/// Memory beside the tensors that the job's own optimizer works on.
-const SLACK: usize = 1 << 20;
-/// How often what was used is written into the ledger.
-const CHARGE_EVERY: Duration = Duration::from_millis(500);
+mod reshaping;
 
 /// Who is told what a job comes to, and keeps it.
 pub trait Keeper: Send + Sync {
@@ -56,6 +61,21 @@ pub trait Keeper: Send + Sync {
     fn forget_model(&self, suffix: &str) -> impl Future<Output = ()> + Send;
     /// Whether the tenant may use more of devices.
     fn charge(&self, spent: &TrainingUse) -> Result<(), String>;
+    /// The shape that the job is to have from here on, if a change of it is due: in an epoch, counted from 1, some rounds
+    /// of which are done already, or none.
+    fn wanted_shape(&self, _epoch: u64, _is_begun: bool, _now: &Shape) -> Option<Shape> {
+        None
+    }
+    /// Counts the job as one of this shape. Why it may not have it, otherwise.
+    fn book(&self, _shape: &Shape) -> Result<(), String> {
+        Ok(())
+    }
+    /// The changes that were due are made, and are kept with the next checkpoint; nothing, if they change nothing.
+    fn made_change(&self, _change: Option<Reshaped>) {}
+    /// The change that was due cannot be made now, or never.
+    fn put_off_change(&self, _reason: &str, _for_good: bool) -> impl Future<Output = ()> + Send {
+        async {}
+    }
 }
 
 /// What a model's file says of it.
@@ -73,82 +93,38 @@ pub enum Ending {
     Halted(Halt),
 }
 
+/// How soon a change of the workers is tried again for which there was no room.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 pub struct Engine<K> {
-    common: Arc<Common>,
+    workshop: Arc<Workshop>,
+    channel: Arc<dyn Channel>,
+    /// How workers merge, if they do.
+    scheme: Option<Scheme>,
+    /// Where workers find what makes the model of the one before.
+    take: Option<TakeOrder>,
+    settled: Settled,
     team: Team,
-    rule: Rule,
     keeper: Arc<K>,
-    prices: Prices,
     plan: Plan,
-    reference: Option<Reference>,
+    merger: Merger,
+    replica: Option<Replica>,
     training: Training,
+    shape: Shape,
+    /// What a new worker keeps at first.
+    first_state: WorkerState,
+    lengths: Lengths,
+    /// Before this, a change for which there was no room is not tried again.
+    try_again: Option<Instant>,
+    /// Steps since the latest checkpoint.
+    since_checkpoint: u64,
     /// Of the latest validation.
     metrics: BTreeMap<String, f64>,
-    /// Since when the epoch's seconds count.
-    since: Instant,
-    uncharged: TrainingUse,
-    charged: Instant,
-    losses_before: u64,
-}
-
-/// The job's own copy of the model, where the gradients of all workers become one step.
-struct Reference {
-    declared: Declared,
-    gradients: Vec<f32>,
-    _lease: Lease,
-}
-
-impl Reference {
-    fn open(common: &Common, plan: &Plan, training: &Training) -> Result<Self, Halt> {
-        let weights = training.model.weights.len();
-        // What is decoded is there twice for a moment: as it came, and as it was.
-        let decoded = if common.codec == Codec::Plain { 0 } else { weights * 4 * 3 };
-        let bytes = weights * 4 * 8 + decoded + training.model.buffers.len() * 8 + SLACK;
-        let request = Request::new(common.tenant.name.as_str(), bytes);
-        let lease = |device: Wish| {
-            common.pool.lease(Request {
-                device,
-                weight: common.spec.weight().get(),
-                cancel: Cancel::default(),
-                ..request.clone()
-            })
-        };
-        // It is one pass over memory, and the gradients are there.
-        let lease = match lease(Wish::Exactly(DeviceId::Cpu(0))) {
-            Err(PoolError::NoSuchDevice { .. }) => lease(common.device),
-            leased => leased,
-        };
-        let lease = lease.map_err(|error| {
-            let text = format!("no device for the optimizer: {error}");
-            if is_busy(&error) { Halt::Waits(text) } else { Halt::Failed(text) }
-        })?;
-        let failed = |error: &dyn std::fmt::Display| Halt::Failed(error.to_string());
-        let cores = common.sandbox.limits().cores;
-        let context = Context::leased(&lease, Arc::new(Crew::new(cores)), TAPE_NODES);
-        let mut declared = Declared::new(plan.clone(), &context, common.seed).map_err(|error| failed(&error))?;
-        let restore = |declared: &mut Declared| {
-            training.model.write(declared)?;
-            training.optimizer.write(declared)
-        };
-        restore(&mut declared).map_err(|error| failed(&error))?;
-        Ok(Self { declared, gradients: vec![0.0; weights], _lease: lease })
-    }
-
-    /// Gradients as they were before they were encoded, as far as the codec keeps them.
-    fn decode(&self, encoded: &[u8]) -> Result<Vec<f32>, weft_gpu::Error> {
-        let context = self.declared.arena().values().context();
-        Encoded::from_wire(context, encoded, self.gradients.len())?.decode()?.to_vec()
-    }
-
-    /// The mean of all gradients, then one step. Gives the weights.
-    fn descend(&mut self, parts: &[(&[f32], u64)], rate: f32) -> Result<Vec<f32>, weft_gpu::Error> {
-        merge::mean(&mut self.gradients, parts);
-        self.declared.write(Part::Gradients, &self.gradients)?;
-        self.declared.descend(rate)?;
-        let mut weights = Vec::new();
-        self.declared.read(Part::Weights, &mut weights)?;
-        Ok(weights)
-    }
+    /// Of the latest round of ADMM.
+    residuals: Option<Residuals>,
+    /// Whether what workers keep was changed here since the latest round.
+    has_new_states: bool,
+    accounting: Accounting,
 }
 
 /// Puts a model's numbers over those that a plan's tensors have at first.
@@ -163,35 +139,66 @@ pub enum Origin {
     Checkpoint(Box<Training>),
 }
 
+/// What makes one model of contributions, for workers of one shape.
+struct Machinery {
+    merger: Merger,
+    replica: Option<Replica>,
+    scheme: Option<Scheme>,
+}
+
+impl Machinery {
+    fn open(
+        workshop: &Arc<Workshop>,
+        shape: &Shape,
+        lengths: Lengths,
+        plan: &Plan,
+        training: &Training,
+    ) -> Result<Self, Halt> {
+        let is_encoded = workshop.codec(shape) != Codec::Plain;
+        let merger = Merger::new(workshop.rule(), shape.workers, is_encoded, plan);
+        let is_needed = merger.exchange.shares_optimizer() || is_encoded || scheme::workers_merge(workshop, shape);
+        let replica = is_needed.then(|| Replica::open(workshop, shape, plan, training)).transpose()?;
+        let scheme = match &replica {
+            Some(replica) => scheme::scheme(workshop, shape, lengths, replica.context()),
+            None => Ok(None),
+        };
+        let scheme = scheme.map_err(|error| Halt::Failed(error.to_string()))?;
+        Ok(Self { merger, replica, scheme })
+    }
+}
+
 impl<K: Keeper> Engine<K> {
     pub fn new(
-        common: Arc<Common>,
+        workshop: Arc<Workshop>,
+        channel: Arc<dyn Channel>,
         mut team: Team,
         declaration: Declaration,
-        rule: Rule,
         keeper: Arc<K>,
         prices: Prices,
         origin: Origin,
     ) -> Result<Self, Halt> {
         let Declaration { plan, mut model, worker_state, statistics } = declaration;
-        let workers = common.spec.workers as usize;
-        let is_local = common.exchange == Exchange::Weights;
-        let first = match is_local {
-            true => worker_state,
-            false => WorkerState { moments: Vec::new(), steps: 0, ..worker_state },
-        };
+        let shape = team.shape();
+        let exchange = workshop.exchange(&shape);
         let (weights, buffers) = (model.weights.len(), model.buffers.len());
-        let payload = if common.exchange == Exchange::Statistics { statistics } else { weights };
+        let payload = if exchange == Exchange::Statistics { statistics } else { weights };
         team.sizes = Sizes { payload, buffers, weights };
         let training = match origin {
             Origin::Checkpoint(training) => {
+                let mut training = *training;
+                // Versions that could not change it did not write it down.
+                let workers = u32::try_from(training.worker_states.len()).unwrap_or(u32::MAX);
+                let before = *training.progress.shape.get_or_insert(Shape { workers, batch: None, ..shape });
                 let fits = (training.model.weights.len(), training.model.buffers.len()) == (weights, buffers)
-                    && training.worker_states.len() == workers;
+                    && before.workers == workers;
                 if !fits {
                     let text = "the checkpoint is of another model than the trainer declares now";
                     return Err(Halt::Failed(text.to_owned()));
                 }
-                *training
+                if reshape::go_on(&workshop, &mut training, &shape, &worker_state) {
+                    keeper.made_change(Some(reshape::reshaped(&workshop, &training.progress, &shape)));
+                }
+                training
             }
             other => {
                 if let Origin::Model(load) = other {
@@ -199,14 +206,20 @@ impl<K: Keeper> Engine<K> {
                 }
                 let progress = Progress {
                     epoch: 0,
+                    cuts: Vec::new(),
+                    earlier: 0,
                     done: 0,
                     step: 0,
-                    learning: Learning::new(&common.spec),
+                    learning: Learning::new(&workshop.spec().words),
                     sums: Sums::default(),
                     best: ModelFacts::default(),
+                    shape: Some(shape),
                 };
-                let first = Arc::new(first);
-                let worker_states = (0..workers).map(|_| first.clone()).collect();
+                let first = Arc::new(match exchange.descends() {
+                    true => worker_state.clone(),
+                    false => WorkerState { moments: Vec::new(), steps: 0, ..worker_state.clone() },
+                });
+                let worker_states = (0..shape.workers).map(|_| first.clone()).collect();
                 Training {
                     model: Arc::new(model),
                     optimizer: WorkerState::default(),
@@ -216,31 +229,35 @@ impl<K: Keeper> Engine<K> {
                 }
             }
         };
-        let reference = match common.exchange {
-            Exchange::Gradients => Some(Reference::open(&common, &plan, &training)?),
-            _ => None,
-        };
-        let now = Instant::now();
+        let lengths = Lengths { payload, buffers };
+        let Machinery { merger, replica, scheme } = Machinery::open(&workshop, &shape, lengths, &plan, &training)?;
         Ok(Self {
-            common,
+            workshop,
+            channel,
+            scheme,
+            take: None,
+            settled: Settled::default(),
             team,
-            rule,
             keeper,
-            prices,
             plan,
-            reference,
+            merger,
+            replica,
             training,
+            shape,
+            first_state: worker_state,
+            lengths,
+            try_again: None,
+            since_checkpoint: 0,
             metrics: BTreeMap::new(),
-            since: now,
-            uncharged: TrainingUse::default(),
-            charged: now,
-            losses_before: 0,
+            residuals: None,
+            has_new_states: false,
+            accounting: Accounting::new(prices),
         })
     }
 
     /// Trains until it is over. Whatever the end, the model is kept.
     pub async fn run(mut self) -> Ending {
-        self.since = Instant::now();
+        self.accounting.begin();
         let ending = match self.train().await {
             Ok(reason) => Ending::Done(reason),
             Err(halt) => Ending::Halted(halt),
@@ -260,11 +277,20 @@ impl<K: Keeper> Engine<K> {
     }
 
     async fn train(&mut self) -> Result<String, Halt> {
-        let epochs = self.common.spec.epochs;
+        let epochs = self.workshop.spec().words.epochs;
         while self.training.progress.epoch < epochs {
-            let steps = self.steps();
-            self.epoch_rounds(steps).await?;
-            let verdict = self.end_epoch(steps).await?;
+            // The shape may change in the middle of an epoch, and what is left of it is divided anew.
+            let mut steps = self.steps();
+            while self.training.progress.done < steps {
+                if self.change_shape().await? {
+                    steps = self.steps();
+                }
+                match self.is_free() {
+                    true => self.free_stretch(steps).await?,
+                    false => self.next_round(steps).await?,
+                }
+            }
+            let verdict = self.end_epoch().await?;
             if let Verdict::End(reason) = verdict {
                 return Ok(reason);
             }
@@ -272,237 +298,311 @@ impl<K: Keeper> Engine<K> {
         Ok(format!("all {epochs} epochs are done"))
     }
 
-    /// Steps of this epoch: of the shard that has most of them.
+    /// Steps of this epoch, of the shard that has most of them, from the latest change of shape on.
     fn steps(&self) -> u64 {
-        let Some(data) = &self.common.data else { return self.common.spec.steps };
-        let shards = self.common.lanes().into();
-        let plan = ShardPlan { shards, ..ShardPlan::default() };
+        let (spec, progress) = (self.workshop.spec(), &self.training.progress);
+        let Some(data) = &self.workshop.data else { return spec.words.steps.saturating_sub(progress.earlier) };
+        if spec.fans_out_epoch() {
+            return 1;
+        }
+        let (shards, cuts) = (self.shape.lanes().into(), progress.cuts[..].into());
+        let plan = ShardPlan { shards, cuts, ..ShardPlan::default() };
         let samples = plan.count(&data.manifest.train, 0).unwrap_or(0);
-        Last::Keep.batches(samples, self.common.spec.batch_of(self.training.progress.epoch))
+        Last::Keep.batches(samples, spec.batch_of(progress.epoch, &self.shape))
     }
 
     fn cursor(&self) -> Cursor {
-        let Progress { epoch, done, step, learning, .. } = &self.training.progress;
-        let batch = self.common.spec.batch_of(*epoch);
-        Cursor { epoch: *epoch, done: *done, step: *step, batch, rate: learning.rate }
+        let Progress { epoch, cuts, done, step, learning, .. } = &self.training.progress;
+        let batch = self.workshop.spec().batch_of(*epoch, &self.shape);
+        let (cuts, rate, shape) = (cuts[..].into(), learning.rate, self.shape);
+        Cursor { epoch: *epoch, cuts, done: *done, step: *step, batch, rate, shape }
     }
 
-    async fn epoch_rounds(&mut self, steps: u64) -> Result<(), Halt> {
-        let workers = self.common.spec.workers;
-        let every = self.common.spec.checkpoint_every;
-        let mut since_checkpoint = 0;
-        while self.training.progress.done < steps {
-            let mut count = self.rule.round(workers, self.training.progress.done, steps);
-            if every > 0 && self.common.exchange == Exchange::Weights && workers == 1 {
-                count = count.min(every - since_checkpoint);
-            }
-            let mut contributions = self.round(Task::Train { steps: count }, |_| true, Arc::default()).await?;
-            let start = Instant::now();
-            self.decode(&mut contributions).map_err(Halt::Failed)?;
-            let statistics = self.merge(&contributions).map_err(Halt::Failed)?;
-            let merge_seconds = start.elapsed().as_secs_f64();
-            self.training.progress.sums.stages.merge += merge_seconds;
-            self.count(&contributions, true)?;
-            if self.common.traits.contains(Traits::UPDATES) && self.common.exchange != Exchange::Weights {
-                self.update(statistics).await?;
-            }
-            let progress = &mut self.training.progress;
-            (progress.done, progress.step) = (progress.done + count, progress.step + count);
-            since_checkpoint += count;
-            if every > 0 && since_checkpoint >= every && self.training.progress.done < steps {
-                since_checkpoint = 0;
-                self.account();
-                self.checkpoint(None).await?;
-            }
+    fn position(&self, steps: u64) -> Position {
+        let Progress { epoch, done, .. } = self.training.progress;
+        Position { epoch, epochs: self.workshop.spec().words.epochs, done, steps }
+    }
+
+    /// The next round of this epoch, and a checkpoint if one is due then.
+    async fn next_round(&mut self, steps: u64) -> Result<(), Halt> {
+        let every = self.workshop.spec().checkpoint_every.map(|every| every.get());
+        let mut stretch = self.workshop.rule().stretch(self.shape.workers, self.position(steps));
+        // One worker alone may stop anywhere; others only where they meet.
+        if let Some(every) = every.filter(|_| self.shape.workers == 1 && self.merger.exchange.descends())
+            && every - self.since_checkpoint < stretch.steps
+        {
+            stretch = Stretch { steps: every - self.since_checkpoint, joins: false };
+        }
+        self.train_round(stretch).await?;
+        self.advance(stretch.steps, steps, every).await
+    }
+
+    /// Notes that so many steps are done of those that the epoch has, and checkpoints as often as asked.
+    async fn advance(&mut self, done: u64, steps: u64, every: Option<u64>) -> Result<(), Halt> {
+        let progress = &mut self.training.progress;
+        (progress.done, progress.step) = (progress.done + done, progress.step + done);
+        self.since_checkpoint += done;
+        if every.is_some_and(|every| self.since_checkpoint >= every) && self.training.progress.done < steps {
+            self.account();
+            self.checkpoint(None).await?;
         }
         Ok(())
+    }
+
+    /// Whether workers do not wait for each other.
+    fn is_free(&self) -> bool {
+        self.shape.workers > 1 && self.workshop.brief.sync.pace.is_free()
+    }
+
+    /// What is left of an epoch in which workers do not wait for each other, or the part of it up to a checkpoint.
+    async fn free_stretch(&mut self, steps: u64) -> Result<(), Halt> {
+        let every = self.workshop.spec().checkpoint_every.map(|every| every.get());
+        let round_steps = free::steps_of_round(self.workshop.rule(), steps);
+        let rounds = |steps: u64| steps.checked_next_multiple_of(round_steps.get()).unwrap_or(u64::MAX);
+        let whole_rounds = every.map_or(u64::MAX, rounds);
+        let stretch = (steps - self.training.progress.done).min(whole_rounds);
+        self.train_free(stretch, round_steps).await?;
+        self.advance(stretch, steps, every).await
+    }
+
+    async fn train_free(&mut self, stretch: u64, steps: NonZeroU64) -> Result<(), Halt> {
+        let (pace, mut at) = (self.workshop.brief.sync.pace, self.cursor());
+        if pace == Pace::Overwrite {
+            // Later epochs overwrite with smaller steps (LambdaML §4.5).
+            at.rate /= ((at.epoch + 1) as f32).sqrt();
+        }
+        let workers = self.shape.workers as usize;
+        let mut directing = FreeDirecting {
+            pace,
+            at: at.clone(),
+            steps,
+            stretch,
+            training: &mut self.training,
+            merger: &self.merger,
+            replica: self.replica.as_mut(),
+            averages: vec![None; workers],
+            arrived: Vec::new(),
+        };
+        let rounds = vec![stretch.div_ceil(steps.get()); workers];
+        self.team.stretch(&rounds, &mut directing).await?;
+        let FreeDirecting { averages, arrived, .. } = directing;
+        if self.workshop.has_own_weights() {
+            let mut samples = vec![0; workers];
+            for (worker, contribution) in &arrived {
+                samples[*worker as usize] += contribution.samples;
+            }
+            let task = Task::ShowWeights;
+            let mut collecting =
+                Collecting { task, at, training: &self.training, averages: &averages, collected: Vec::new() };
+            self.team.collect(&mut collecting).await?;
+            let mut shown = collecting.collected;
+            free::mean_of_peers(&mut shown, &samples, &mut self.training);
+            // Peers that never met again would train models that have no mean.
+            for (_, contribution) in &mut shown {
+                contribution.worker_state.iter_mut().for_each(|state| state.weights.clear());
+            }
+            self.merger.take_worker_states(&mut shown, &mut self.training);
+        }
+        self.count(&arrived, true)
+    }
+
+    /// One round of training, and what comes of it.
+    async fn train_round(&mut self, Stretch { steps, joins }: Stretch) -> Result<(), Halt> {
+        let workers_merge = joins && self.scheme.is_some();
+        let mut round = self.round(Task::Train { steps, joins }, |_| true, workers_merge, Arc::default()).await?;
+        self.has_new_states = false;
+        let start = Instant::now();
+        let before = self.training.model.clone();
+        let merged = match workers_merge {
+            true => self.take_results(&mut round).await?,
+            false => {
+                self.fetch(&mut round).await?;
+                self.merger.merge(&mut round.contributions, self.replica.as_ref())?
+            }
+        };
+        let rate = self.training.progress.learning.rate;
+        let statistics = self.merger.apply(merged, &mut self.training, self.replica.as_mut())?;
+        let Round { number, mut contributions, results } = round;
+        self.note_whose_model(&contributions);
+        self.merger.take_worker_states(&mut contributions, &mut self.training);
+        if let (Rule::Admm(admm), true) = (self.merger.rule, joins) {
+            let mut samples = vec![0; self.training.worker_states.len()];
+            for (worker, contribution) in &contributions {
+                samples[*worker as usize] = contribution.samples;
+            }
+            self.residuals = Some(end_admm_round(&admm, &before, &mut self.training, &samples));
+            self.has_new_states = true;
+        }
+        self.training.progress.sums.stages.merge += start.elapsed().as_secs_f64();
+        self.count(&contributions, true)?;
+        if self.workshop.brief.trainer.updates && !self.merger.exchange.descends() {
+            self.update(statistics).await?;
+        } else {
+            let makes_model = matches!(self.merger.exchange, Exchange::Gradients | Exchange::Weights);
+            self.take = match workers_merge && makes_model {
+                true => Some(TakeOrder::Results { round: number, results: Arc::new(results), rate }),
+                false => None,
+            };
+        }
+        self.publish_model(number).await?;
+        // What the round before has left is needed no more.
+        self.channel.forget(number.saturating_sub(1)).await.or_else(forgiven)
+    }
+
+    /// Takes what workers have merged; what is not found is merged again.
+    async fn take_results(&mut self, round: &mut Round) -> Result<Merged, Halt> {
+        let Some(scheme) = self.scheme.clone() else { return Ok(Merged::default()) };
+        loop {
+            let taken = exchange::take_results(&*self.channel, &scheme, round.number, &round.results).await;
+            let missing = match taken.map_err(|error| halt(&error))? {
+                exchange::Taken::Done(results) => {
+                    let payload = self.team.sizes.payload;
+                    let is_empty = results.samples == 0;
+                    let mut numbers = results.into_numbers().into_vec();
+                    let buffers = numbers.split_off(payload.min(numbers.len()));
+                    let mut merged = Merged { numbers: Some(numbers), buffers: Some(buffers) };
+                    if self.merger.exchange.is_sum() {
+                        merged.buffers = Merger::merge_buffers(&round.contributions);
+                    }
+                    return Ok(if is_empty { Merged::default() } else { merged });
+                }
+                exchange::Taken::Missing(missing) => missing.first().copied(),
+            };
+            let Some(missing) = missing else {
+                return Err(Halt::Waits("the merged result is lost".to_owned()));
+            };
+            let at = self.cursor();
+            let task = Task::Train { steps: 0, joins: true };
+            let mut director = self.director(task, at, Arc::default());
+            let again = director.team.merge_again(round.number, missing, &mut director.directing).await?;
+            round.results = again.results;
+        }
+    }
+
+    /// Takes contributions that lie in the channel.
+    async fn fetch(&mut self, round: &mut Round) -> Result<(), Halt> {
+        for (worker, contribution) in round.contributions.iter_mut().filter(|(_, it)| it.is_in_channel) {
+            let claim = contribution.claim;
+            let slot = Slot { round: round.number, layer: 0, shard: 0, worker: *worker, claim };
+            let found = exchange::found(self.channel.get(slot).await).map_err(|error| halt(&error))?;
+            let Some(message) = found else {
+                return Err(Halt::Waits(format!("the contribution of worker {worker} is lost")));
+            };
+            contribution.payload = Some(message.payload);
+            contribution.buffers = message.buffers.into_vec();
+        }
+        Ok(())
+    }
+
+    /// Puts the model where workers take it from, if that is not this node's memory.
+    async fn publish_model(&mut self, round: u64) -> Result<(), Halt> {
+        let is_needed = self.take.is_none() && self.shape.workers > 1;
+        if !is_needed || self.workshop.brief.sync.channel == ChannelKind::Memory {
+            return Ok(());
+        }
+        let slot = Slot { round, layer: MODEL_LAYER, shard: 0, worker: 0, claim: 0 };
+        let model = &self.training.model;
+        let (payload, buffers) = (model.weights.clone().into(), model.buffers.clone().into());
+        self.channel.put(slot, Message { samples: 0, payload, buffers }).await.map_err(|error| halt(&error))?;
+        self.take = Some(TakeOrder::Model(slot));
+        Ok(())
+    }
+
+    /// With one worker, the merged weights equal its own.
+    fn note_whose_model(&mut self, contributions: &Contributions) {
+        if let ([(worker, _)], 1, Exchange::Weights) = (&contributions[..], self.shape.workers, self.merger.exchange)
+            && let Some(model) = Arc::get_mut(&mut self.training.model)
+        {
+            model.of = self.team.who(*worker);
+        }
+    }
+
+    /// Who says what workers are to do, and the workers.
+    fn director(&mut self, task: Task, at: Cursor, statistics: Arc<Vec<f32>>) -> Directed<'_> {
+        let directing = Directing {
+            task,
+            at,
+            training: &self.training,
+            take: self.take.clone(),
+            replica: self.replica.as_ref().filter(|_| self.scheme.is_some() && self.merger.exchange.shares_optimizer()),
+            optimizer: None,
+            settled: &mut self.settled,
+            is_new_state: self.has_new_states,
+            statistics,
+        };
+        Directed { team: &mut self.team, directing }
     }
 
     async fn round(
         &mut self,
         task: Task,
         takes_part: impl Fn(u32) -> bool,
+        workers_merge: bool,
         statistics: Arc<Vec<f32>>,
-    ) -> Result<Contributions, Halt> {
-        let (at, model, worker_states) =
-            (self.cursor(), self.training.model.clone(), self.training.worker_states.clone());
-        let assignment = |worker: u32, round: u64| Assignment {
-            round,
-            task,
-            at,
-            model: model.clone(),
-            worker_state: worker_states.get(worker as usize).cloned(),
-            statistics: statistics.clone(),
-        };
-        self.team.round(takes_part, assignment).await
-    }
-
-    /// What came encoded becomes what it was.
-    fn decode(&self, contributions: &mut Contributions) -> Result<(), String> {
-        let Some(reference) = &self.reference else { return Ok(()) };
-        for (_, contribution) in contributions.iter_mut().filter(|(_, contribution)| !contribution.encoded.is_empty()) {
-            let decoded = reference.decode(&std::mem::take(&mut contribution.encoded));
-            contribution.payload = decoded.map_err(|error| format!("gradients could not be decoded: {error}"))?;
-        }
-        Ok(())
-    }
-
-    /// Merges the contributions into the model. Returns the summed statistics.
-    fn merge(&mut self, contributions: &[(u32, Box<Contribution>)]) -> Result<Arc<Vec<f32>>, String> {
-        let parts: Vec<(&[f32], u64)> = contributions
-            .iter()
-            .filter(|(_, contribution)| contribution.samples > 0)
-            .map(|(_, contribution)| (&contribution.payload[..], contribution.samples))
-            .collect();
-        let buffers: Vec<(&[f32], u64)> =
-            contributions.iter().map(|(_, contribution)| (&contribution.buffers[..], contribution.samples)).collect();
-        let model = &self.training.model;
-        let mut next = GlobalModel { buffers: model.buffers.clone(), ..GlobalModel::default() };
-        merge::mean(&mut next.buffers, &buffers);
-        let mut statistics = Vec::new();
-        match self.common.exchange {
-            Exchange::Weights => {
-                next.weights = match parts[..] {
-                    [] => model.weights.clone(),
-                    [(first, _), ..] => vec![0.0; first.len()],
-                };
-                merge::mean(&mut next.weights, &parts);
-                // With one worker, the merged weights equal its own.
-                if let ([(worker, _)], 1) = (contributions, self.common.spec.workers) {
-                    next.of = self.team.who(*worker);
-                }
-            }
-            Exchange::Gradients => {
-                next.weights = match (&mut self.reference, parts.is_empty()) {
-                    (Some(reference), false) => reference
-                        .descend(&parts, self.training.progress.learning.rate)
-                        .map_err(|error| format!("the optimizer failed: {error}"))?,
-                    _ => model.weights.clone(),
-                };
-            }
-            Exchange::Statistics => {
-                next.weights = model.weights.clone();
-                statistics = vec![0.0; self.team.sizes.payload];
-                let parts: Vec<&[f32]> = parts.iter().map(|(part, _)| *part).collect();
-                merge::sum(&mut statistics, &parts);
-            }
-        }
-        self.training.model = Arc::new(next);
-        self.take_worker_states(contributions);
-        Ok(Arc::new(statistics))
-    }
-
-    /// What stays with workers; one that was left out joins with the mean of the others' moments.
-    fn take_worker_states(&mut self, contributions: &[(u32, Box<Contribution>)]) {
-        let worker_states = &mut self.training.worker_states;
-        let mut is_there = vec![false; worker_states.len()];
-        for (worker, contribution) in contributions {
-            if let (Some(place), Some(worker_state)) =
-                (worker_states.get_mut(*worker as usize), &contribution.worker_state)
-            {
-                *place = Arc::new(worker_state.clone());
-                is_there[*worker as usize] = true;
-            }
-        }
-        let parts: Vec<(&[f32], u64)> = contributions
-            .iter()
-            .filter_map(|(_, contribution)| {
-                Some((&contribution.worker_state.as_ref()?.moments[..], contribution.samples))
-            })
-            .filter(|(moments, samples)| !moments.is_empty() && *samples > 0)
-            .collect();
-        let Some((first, _)) = parts.first() else { return };
-        if is_there.iter().all(|there| *there) {
-            return;
-        }
-        let mut moments = vec![0.0; first.len()];
-        merge::mean(&mut moments, &parts);
-        let steps = contributions
-            .iter()
-            .filter_map(|(_, contribution)| contribution.worker_state.as_ref())
-            .map(|worker_state| worker_state.steps)
-            .max();
-        for (place, _) in worker_states.iter_mut().zip(is_there).filter(|(_, there)| !there) {
-            let WorkerState { locals, residual, .. } = WorkerState::clone(place);
-            let joined = WorkerState { moments: moments.clone(), steps: steps.unwrap_or(0), locals, residual };
-            *place = Arc::new(joined);
-        }
+    ) -> Result<Round, Halt> {
+        let (at, plan) = (self.cursor(), self.scheme.as_ref().filter(|_| workers_merge).map(|it| it.plan.clone()));
+        let Directed { team, mut directing } = self.director(task, at, statistics);
+        team.round(task, takes_part, plan, &mut directing).await
     }
 
     /// Has one worker make weights of statistics, for all.
     async fn update(&mut self, statistics: Arc<Vec<f32>>) -> Result<(), Halt> {
-        let contributions = self.round(Task::Update, |worker| worker == 0, statistics).await?;
-        self.count(&contributions, false)?;
-        for (_, mut contribution) in contributions {
-            let weights = std::mem::take(&mut contribution.payload);
+        let round = self.round(Task::Update, |worker| worker == 0, false, statistics).await?;
+        self.take = None;
+        self.count(&round.contributions, false)?;
+        for (_, mut contribution) in round.contributions {
+            let weights = contribution.take_numbers();
             let buffers = std::mem::take(&mut contribution.buffers);
-            if let Some(reference) = &self.reference {
-                let written = reference.declared.write(Part::Weights, &weights);
-                written.map_err(|error| Halt::Failed(error.to_string()))?;
+            if let Some(replica) = &mut self.replica {
+                replica.set_weights(&weights)?;
             }
-            self.training.model = Arc::new(GlobalModel { weights, buffers, of: None });
+            let version = self.training.model.version + 1;
+            self.training.model = Arc::new(GlobalModel { weights, buffers, of: None, version });
         }
         Ok(())
     }
 
     /// Accumulates a round's loss, samples and resource use.
-    fn count(&mut self, contributions: &[(u32, Box<Contribution>)], trains: bool) -> Result<(), Halt> {
+    fn count(&mut self, contributions: &Contributions, trains: bool) -> Result<(), Halt> {
+        let sums = &mut self.training.progress.sums;
         for (_, contribution) in contributions {
             if trains {
-                self.training.progress.sums.loss += contribution.loss;
-                self.training.progress.sums.samples += contribution.samples;
+                sums.loss += contribution.loss;
+                sums.samples += contribution.samples;
             }
-            self.spend(&contribution.used);
+            self.accounting.spend(&contribution.used, &self.shape, sums);
         }
         for used in std::mem::take(&mut self.team.overhead) {
-            self.spend(&used);
+            self.accounting.spend(&used, &self.shape, sums);
         }
         self.charge(false)
     }
 
-    fn spend(&mut self, used: &Used) {
-        let lanes = u64::from(self.common.spec.fan_out);
-        let (spending, spent) = self.prices.of_use(used, self.common.spec.memory * lanes);
-        let sums = &mut self.training.progress.sums;
-        sums.stages.add(&used.stages);
-        sums.spending.add(&spending);
-        sums.memory = sums.memory.max(used.memory);
-        self.uncharged.add(&spent);
-    }
-
     fn charge(&mut self, now: bool) -> Result<(), Halt> {
-        if !now && self.charged.elapsed() < CHARGE_EVERY {
-            return Ok(());
+        match self.accounting.due(now) {
+            Some(spent) => self.keeper.charge(&spent).map_err(Halt::Failed),
+            None => Ok(()),
         }
-        self.charged = Instant::now();
-        self.keeper.charge(&std::mem::take(&mut self.uncharged)).map_err(Halt::Failed)
     }
 
-    /// Brings the epoch's seconds and losses up to now.
+    /// Brings the epoch's seconds, losses and traffic up to now.
     fn account(&mut self) {
         let sums = &mut self.training.progress.sums;
-        sums.seconds += std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
-        sums.losses += self.team.losses - std::mem::replace(&mut self.losses_before, self.team.losses);
+        self.accounting.account(self.team.losses, self.channel.traffic(), sums);
     }
 
-    async fn end_epoch(&mut self, steps: u64) -> Result<Verdict, Halt> {
+    async fn end_epoch(&mut self) -> Result<Verdict, Halt> {
+        let steps = self.training.progress.earlier + self.training.progress.done;
         self.account();
         let trained_for = self.training.progress.sums.seconds;
-        let spec = &self.common.spec;
-        let (epoch, every, epochs) = (self.training.progress.epoch + 1, spec.validate_every, spec.epochs);
-        let has_tests = self.common.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
+        let workshop = self.workshop.clone();
+        let words = &workshop.spec().words;
+        let (epoch, every, epochs) = (self.training.progress.epoch + 1, words.validate_every, words.epochs);
+        let has_tests = workshop.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
         let validates = has_tests && (epoch == epochs || (every > 0 && epoch.is_multiple_of(every)));
-        if validates {
-            let contributions = self.round(Task::Evaluate, |_| true, Arc::default()).await?;
-            self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
-            if self.metrics.len() > MAX_METRICS {
-                return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
-            }
-            // What is no number cannot be kept, nor compared.
-            self.metrics.retain(|_, value| value.is_finite());
-            self.count(&contributions, false)?;
-        } else {
-            self.metrics.clear();
+        match validates {
+            true => self.validate().await?,
+            false => self.metrics.clear(),
         }
         self.account();
         let (rate, batch) = (self.training.progress.learning.rate, self.cursor().batch);
@@ -511,16 +611,23 @@ impl<K: Keeper> Engine<K> {
         let validated =
             Validated { loss: self.metrics.get("loss").copied(), accuracy: self.metrics.get("accuracy").copied() };
         let seen = Seen { train_loss, validation: validates.then_some(validated) };
-        let (verdict, is_best) = self.training.progress.learning.judge(&self.common.spec, seen);
-        if is_best && self.common.spec.keep == Keep::Best {
+        let (mut verdict, is_best) = self.training.progress.learning.judge(words, seen);
+        if is_best && words.keep == Keep::Best {
             self.training.best = Some(self.training.model.clone());
             self.training.progress.best = self.facts();
+        }
+        let residuals = self.residuals.take();
+        if let (Some(residuals), Some(tolerance)) = (residuals, workshop.brief.sync.tolerance)
+            && verdict == Verdict::GoOn
+            && residuals.are_within(tolerance)
+        {
+            verdict = Verdict::End(format!("workers agree within the tolerance of {tolerance}"));
         }
         let record = EpochRecord {
             epoch,
             train_loss,
             validation: self.metrics.clone(),
-            workers: self.common.spec.workers,
+            workers: self.shape.workers,
             batch: batch.get(),
             lr: rate,
             samples: sums.samples,
@@ -531,22 +638,55 @@ impl<K: Keeper> Engine<K> {
             stages: sums.stages,
             spending: sums.spending,
             losses: sums.losses,
+            traffic: sums.traffic,
+            mean_staleness: sums.staleness.mean(),
+            max_staleness: sums.staleness.mean().map(|_| sums.staleness.most),
+            primal_residual: residuals.map(|residuals| residuals.primal),
+            dual_residual: residuals.map(|residuals| residuals.dual),
+            reshaped: sums.reshaped,
         };
-        self.training.progress.epoch = epoch;
-        self.training.progress.done = 0;
+        let progress = &mut self.training.progress;
+        (progress.epoch, progress.earlier, progress.done) = (epoch, 0, 0);
+        progress.cuts.clear();
         self.keep_epoch_model(epoch).await?;
         self.checkpoint(Some(record)).await?;
         Ok(verdict)
     }
 
+    async fn validate(&mut self) -> Result<(), Halt> {
+        let contributions = match self.is_free() {
+            true => {
+                let (task, at) = (Task::Evaluate, self.cursor());
+                let mut collecting =
+                    Collecting { task, at, training: &self.training, averages: &[], collected: Vec::new() };
+                self.team.collect(&mut collecting).await?;
+                collecting.collected
+            }
+            false => self.round(Task::Evaluate, |_| true, false, Arc::default()).await?.contributions,
+        };
+        self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
+        if self.metrics.len() > MAX_METRICS {
+            return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
+        }
+        // What is no number cannot be kept, nor compared.
+        self.metrics.retain(|_, value| value.is_finite());
+        self.count(&contributions, false)
+    }
+
     async fn checkpoint(&mut self, epoch: Option<EpochRecord>) -> Result<(), Halt> {
         // First: whatever happens, the tenant's ledger has no less than its jobs' records and checkpoints.
         self.charge(true)?;
-        if let Some(reference) = &self.reference {
-            let read = WorkerState::read(&reference.declared).map_err(|error| Halt::Failed(error.to_string()))?;
-            self.training.optimizer = read;
-        }
+        self.since_checkpoint = 0;
+        self.take_optimizer()?;
         self.keeper.checkpoint(&self.training, epoch).await
+    }
+
+    /// Brings what the shared optimizer remembers up to now, where there is one.
+    fn take_optimizer(&mut self) -> Result<(), Halt> {
+        if let Some(replica) = self.replica.as_ref().filter(|_| self.merger.exchange.shares_optimizer()) {
+            self.training.optimizer = replica.optimizer()?;
+        }
+        Ok(())
     }
 
     fn facts(&self) -> ModelFacts {
@@ -554,7 +694,7 @@ impl<K: Keeper> Engine<K> {
     }
 
     async fn keep_epoch_model(&mut self, epoch: u64) -> Result<(), Halt> {
-        let Keep::Latest(count) = self.common.spec.keep else { return Ok(()) };
+        let Keep::Latest(count) = self.workshop.spec().words.keep else { return Ok(()) };
         self.keeper.model(&format!("-e{epoch}"), &self.training.model, &self.plan, self.facts()).await?;
         if let Some(old) = epoch.checked_sub(u64::from(count)).filter(|old| *old > 0) {
             self.keeper.forget_model(&format!("-e{old}")).await;
@@ -569,6 +709,29 @@ impl<K: Keeper> Engine<K> {
         };
         self.keeper.model("", &model, &self.plan, facts).await
     }
+}
+
+/// The layer of a slot that holds the model: no merge has it.
+const MODEL_LAYER: u32 = u32::MAX;
+
+/// The workers, and who says what they are to do.
+struct Directed<'a> {
+    team: &'a mut Team,
+    directing: Directing<'a>,
+}
+
+/// What an error of the channel means for the job.
+fn halt(error: &ChannelError) -> Halt {
+    match error.passes() {
+        true => Halt::Waits(error.to_string()),
+        false => Halt::Failed(error.to_string()),
+    }
+}
+
+/// What could not be deleted expires, or is deleted with the job.
+fn forgiven(error: ChannelError) -> Result<(), Halt> {
+    tracing::warn!(%error, "what a round has left in its channel could not be deleted");
+    Ok(())
 }
 
 /// A job's total of what its epochs took.

@@ -5,25 +5,28 @@
 //! takes the worker with it, which is then started again as a whole.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
+use weft_core::spec::Shape;
+use weft_core::sync::{Who, merge};
 use weft_gpu::{Cancel, Lease};
 
-use super::common::{Common, Cursor};
 use super::model::GlobalModel;
-use super::worker::WorkerError;
-use crate::host::bindings::weft::train::training::Traits;
-use crate::host::data::Place;
-use crate::sync::{Who, merge};
+use super::worker::{Message, WorkerError};
+use super::worker_loop::{core_time, take_a_rest};
+use super::workshop::{Cursor, Workshop};
+use crate::host::data::StepInfo;
 use crate::train::declared::Part;
-use crate::train::run::{Feed, Losses, Timing, train_step};
+use crate::train::run::{Feed, Losses, Stepper, Timing};
 use crate::train::worker::Worker;
 
 /// The functions that compute beside a worker's own.
 pub struct FanOut {
     lanes: Vec<Lane>,
-    traits: Traits,
+    /// Whether the trainer has an `update` of its own.
+    updates: bool,
     /// What the lanes have used in the latest step.
     device_time: Duration,
     instances: u64,
@@ -56,17 +59,20 @@ struct Computed {
 impl FanOut {
     /// Starts the lanes. None if `fan_out` is 1.
     pub fn open(
-        common: &Arc<Common>,
+        workshop: &Arc<Workshop>,
+        shape: &Shape,
         who: Who,
         leases: impl Iterator<Item = Lease>,
+        messages: &mpsc::UnboundedSender<Message>,
     ) -> Result<Option<Self>, WorkerError> {
-        if common.spec.fan_out == 1 {
+        if shape.fan_out == 1 {
             return Ok(None);
         }
-        let next = who.worker * common.spec.fan_out + 1;
-        let lanes = (next..).zip(leases).map(|(lane, lease)| Lane::start(common, lane, lease));
-        let lanes = lanes.collect::<Result<_, _>>()?;
-        Ok(Some(Self { lanes, traits: common.traits, device_time: Duration::ZERO, instances: 0 }))
+        let next = who.worker * shape.fan_out + 1;
+        let lanes =
+            (next..).zip(leases).map(|(lane, lease)| Lane::start(workshop, *shape, lane, lease, messages.clone()));
+        let (lanes, updates) = (lanes.collect::<Result<_, _>>()?, workshop.brief.trainer.updates);
+        Ok(Some(Self { lanes, updates, device_time: Duration::ZERO, instances: 0 }))
     }
 
     /// Device time of the lanes in the latest step.
@@ -84,7 +90,7 @@ impl FanOut {
         let Some(declared) = worker.declared() else { return Ok(()) };
         let model = Arc::new(GlobalModel::read(declared)?);
         for lane in &self.lanes {
-            lane.steps.send((*at, model.clone())).ok();
+            lane.steps.send((at.clone(), model.clone())).ok();
         }
         Ok(())
     }
@@ -95,14 +101,14 @@ impl FanOut {
         &mut self,
         worker: &mut Worker,
         stepped: bool,
-        place: Place,
+        info: StepInfo,
         descends: bool,
         losses: &mut Losses,
         timing: &mut Timing,
     ) -> Result<bool, WorkerError> {
         let waiting = Instant::now();
         worker.rest();
-        losses.read(place.epoch)?;
+        losses.read(info.epoch)?;
         let mut own = Computed::default();
         let declared = worker.declared().ok_or_else(|| WorkerError::Train("nothing was declared".to_owned()))?;
         declared.read(Part::Gradients, &mut own.gradients)?;
@@ -139,9 +145,9 @@ impl FanOut {
         merge::mean(&mut buffers, &parts);
         declared.write(Part::Buffers, &buffers)?;
         if descends {
-            worker.descend(place.rate)?;
-            if self.traits.contains(Traits::UPDATES) {
-                worker.update(place).await?;
+            worker.descend(info.rate)?;
+            if self.updates {
+                worker.update(info).await?;
             }
         }
         timing.update += updating.elapsed();
@@ -150,16 +156,24 @@ impl FanOut {
 }
 
 impl Lane {
-    fn start(common: &Arc<Common>, lane: u32, lease: Lease) -> Result<Self, WorkerError> {
+    /// It holds `messages` until its lease is given back: whoever waits for the end of all workers waits for that too.
+    fn start(
+        workshop: &Arc<Workshop>,
+        shape: Shape,
+        lane: u32,
+        lease: Lease,
+        messages: mpsc::UnboundedSender<Message>,
+    ) -> Result<Self, WorkerError> {
         let cancel = lease.cancel().clone();
         let (steps, inbox) = mpsc::unbounded_channel();
         let (outbox, results) = mpsc::unbounded_channel();
-        let (common, runtime) = (common.clone(), tokio::runtime::Handle::current());
+        let (workshop, runtime) = (workshop.clone(), tokio::runtime::Handle::current());
         let work = move || {
             let failed = outbox.clone();
-            if let Err(error) = runtime.block_on(compute(common, lane, lease, inbox, outbox)) {
+            if let Err(error) = runtime.block_on(compute(workshop, shape, lane, lease, inbox, outbox)) {
                 failed.send(Err(error)).ok();
             }
+            drop(messages);
         };
         let spawned = std::thread::Builder::new().name(format!("lane-{lane}")).spawn(work);
         spawned.map_err(|error| WorkerError::Thread(error.to_string()))?;
@@ -168,17 +182,21 @@ impl Lane {
 }
 
 async fn compute(
-    common: Arc<Common>,
+    workshop: Arc<Workshop>,
+    shape: Shape,
     lane: u32,
     lease: Lease,
     mut inbox: mpsc::UnboundedReceiver<(Cursor, Arc<GlobalModel>)>,
     outbox: mpsc::UnboundedSender<Result<Computed, WorkerError>>,
 ) -> Result<(), WorkerError> {
-    let mut worker = Worker::start(common.setup(common.context(&lease))).await?;
+    let mut worker = Worker::start(workshop.setup(&shape, workshop.context(&shape, &lease))).await?;
     worker.rest();
     let mut kept: Option<(Cursor, Feed)> = None;
+    let mut throttle = workshop.throttle(&shape);
+    // Its lease is cancelled with its worker's.
+    let dismissed = AtomicBool::new(false);
     while let Some((at, model)) = inbox.recv().await {
-        if common.lifetime.is_some_and(|lifetime| worker.age() >= lifetime) {
+        if workshop.lifetime().is_some_and(|lifetime| worker.age() >= lifetime) {
             worker.renew();
         }
         if let Some(declared) = worker.declared() {
@@ -186,11 +204,16 @@ async fn compute(
         }
         let mut feed = match kept.take() {
             Some((from, feed)) if from.follows(&at) => feed,
-            _ => common.feed(&at, lane, worker.context())?,
+            _ => workshop.feed(&at, lane, worker.context())?,
         };
         let (mut losses, mut timing) = (Losses::default(), Timing::default());
-        let place = common.place(&at, lane);
-        let stepped = train_step(&mut worker, &mut feed, place, common.traits, false, &mut losses, &mut timing).await?;
+        let info = workshop.step_info(&at, lane);
+        let mut stepper =
+            Stepper { updates: false, descends: false, pull: None, losses: &mut losses, timing: &mut timing };
+        let stepped = match workshop.spec().fans_out_epoch() {
+            true => stepper.whole_feed(&mut worker, &mut feed, info, &dismissed).await?,
+            false => stepper.step(&mut worker, &mut feed, info).await?,
+        };
         losses.read(at.epoch)?;
         let mut computed = Computed { samples: losses.samples, loss: losses.sum, ..Computed::default() };
         if let Some(declared) = worker.declared().filter(|_| stepped) {
@@ -199,6 +222,10 @@ async fn compute(
         }
         (computed.device_time, computed.instances) = (lease.time(), worker.instances());
         worker.rest();
+        let used = core_time(&worker, &lease);
+        if let Some(rest) = throttle.as_mut().and_then(|throttle| throttle.rest(used, Instant::now())) {
+            take_a_rest(rest, || lease.cancel().check().is_err()).await?;
+        }
         kept = Some((Cursor { done: at.done + 1, step: at.step + 1, ..at }, feed));
         outbox.send(Ok(computed)).ok();
     }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use weft_core::spec::BadSpec;
 use weft_gpu::{Context, Crew};
 
 use super::JobError;
 use super::apart::apart;
-use super::common::split_memory;
 use super::outputs::Outputs;
-use super::spec::BadSpec;
+use super::workshop::split_memory;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{Batch, Inputs};
 use crate::dataset::manifest::{FORMAT, Split};
@@ -19,8 +19,8 @@ use crate::model::Input;
 use crate::node::{InvokeFailure, Node};
 use crate::tenant::{ChargedBytes, Tenant};
 use crate::train::run::infer_rows;
-use crate::train::worker::{Worker, WorkerSetup};
-use crate::train::{save, settings};
+use crate::train::worker::{Trainer, Worker, WorkerSetup};
+use crate::train::{load, settings};
 
 /// Samples of one request for inference.
 const MAX_SAMPLES: usize = 4_096;
@@ -46,28 +46,19 @@ impl Node {
         let Some(input) = model.meta.input.clone() else {
             return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
         };
-        let rows = prepare_samples(&input, &samples)?;
+        check_samples(&input, &samples)?;
         let function = self.registry.ready_version(tenant.id, &job.version).await?;
-        let (linear, bytes) = split_memory(job.spec.memory);
+        let (linear, bytes) = split_memory(job.shape().memory);
         let place = self.place_for_inference(tenant).await?;
         let part = self.devices.part(tenant, bytes as u64).await.map_err(InvokeFailure::from)?;
         let context = Context::leased(&part.lease, Arc::new(Crew::new(self.sandbox.limits().cores)), TAPE_NODES);
+        let name = job.spec.function.parse().map_err(|error| BadSpec::new("function", error))?;
+        let trainer = Trainer { code: function, name, version: job.version };
         let mut setup = WorkerSetup {
-            sandbox: self.sandbox.clone(),
-            function,
-            name: job.spec.function.parse().map_err(|error| BadSpec::new("function", error))?,
-            version: job.version,
-            tenant: tenant.clone(),
-            share: tenant.share.clone(),
             log: self.logs.book(tenant.id),
             job: Some(job.name.clone()),
-            context: context.clone(),
-            seed: job.seed,
-            settings: Vec::new(),
             memory: linear,
-            invocations: self.invocations.clone(),
-            stopping: self.stopping.clone(),
-            fresh: false,
+            ..WorkerSetup::new(&self.function_host(), &trainer, tenant, context.clone(), job.seed)
         };
         let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
         let (owner, most) = (tenant.clone(), self.sandbox.limits().payload);
@@ -75,12 +66,14 @@ impl Node {
         let charged = ChargedPart { part, tenant: tenant.clone() };
         let infer = move || async move {
             let _charged = charged;
+            let rows = prepare_samples(&input, &samples)?;
+            drop(samples);
             let failed = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
             let description = Worker::describe(&setup).await.map_err(|error| failed(&error))?;
             setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
             let mut worker = Worker::start(setup).await.map_err(|error| failed(&error))?;
             if let Some(declared) = worker.declared() {
-                save::load(declared, &mut model).map_err(|error| failed(&error))?;
+                load::load(declared, &mut model).map_err(|error| failed(&error))?;
             }
             let mut outputs = Outputs::new(owner.memory.clone(), most);
             for rows in rows.chunks(INFER_BATCH) {
@@ -109,9 +102,23 @@ impl Drop for ChargedPart {
     }
 }
 
-/// Transforms samples as those that the model was trained on.
+fn features(input: &Input) -> Features {
+    Features::Dense { element: Element::F32, shape: input.shape.clone() }
+}
+
+/// Whether all samples have as many numbers as the model takes.
+fn check_samples(input: &Input, samples: &[Vec<f32>]) -> Result<(), BadSpec> {
+    let width = features(input).width();
+    let wrong = samples.iter().enumerate().find(|(_, sample)| sample.len() != width);
+    wrong.map_or(Ok(()), |(number, sample)| {
+        let problem = format!("sample {number} has {} numbers, and the model takes {:?}", sample.len(), input.shape);
+        Err(BadSpec::new("samples", problem))
+    })
+}
+
+/// Transforms samples, which fit, as those that the model was trained on.
 fn prepare_samples(input: &Input, samples: &[Vec<f32>]) -> Result<Vec<Vec<f32>>, JobError> {
-    let features = Features::Dense { element: Element::F32, shape: input.shape.clone() };
+    let features = features(input);
     let width = features.width();
     let manifest = Manifest {
         format: FORMAT,
@@ -125,15 +132,10 @@ fn prepare_samples(input: &Input, samples: &[Vec<f32>]) -> Result<Vec<Vec<f32>>,
         synthetic: None,
     };
     let prepared = transform::Prepared::new(&manifest).map_err(|error| BadSpec::new("samples", error))?;
-    let transform = |(number, sample): (usize, &Vec<f32>)| {
-        if sample.len() != width {
-            let problem =
-                format!("sample {number} has {} numbers, and the model takes {:?}", sample.len(), input.shape);
-            return Err(BadSpec::new("samples", problem).into());
-        }
+    let transform = |sample: &Vec<f32>| {
         let mut row = vec![0.0; width];
         prepared.row(bytemuck::cast_slice(sample), &mut row);
-        Ok(row)
+        row
     };
-    samples.iter().enumerate().map(transform).collect()
+    Ok(samples.iter().map(transform).collect())
 }

@@ -4,25 +4,29 @@
 //! there when it can.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use weft_core::spec::{Shape, ShapeChange};
 
 use super::JobError;
-use super::checkpoint::Training;
-use super::common::Common;
+use super::checkpoint::{Progress, Training};
 use super::engine::{Keeper, ModelFacts};
-use super::live::Live;
+use super::live::{Advance, Live};
 use super::model::GlobalModel;
-use super::record::{CheckpointRef, EpochRecord, JobEvent};
+use super::record::{CheckpointRef, EpochRecord, JobEvent, Reshaped};
+use super::scale;
 use super::team::{Halt, Order};
+use super::workshop::Workshop;
 use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
+use crate::locks::Lock;
 use crate::logs::one_line;
-use crate::model::{Input, Meta};
+use crate::model::{Input, Meta, WriteError};
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
 use crate::tenant::{OverLimit, Tenant, TrainingUse};
@@ -41,9 +45,21 @@ const REMEMBERED: usize = 2;
 
 /// Keeps what a job comes to.
 pub(super) struct Kept {
-    pub node: Arc<Node>,
-    pub live: Arc<Live>,
-    pub common: Arc<Common>,
+    node: Arc<Node>,
+    live: Arc<Live>,
+    workshop: Arc<Workshop>,
+    changes: Mutex<Changes>,
+}
+
+/// Changes of the shape that the engine was told of.
+#[derive(Default)]
+struct Changes {
+    /// The latest that were due.
+    due: Vec<ShapeChange>,
+    /// Those that are made, and not yet kept.
+    made: Vec<ShapeChange>,
+    /// Why they are put off, if they are.
+    reason: String,
 }
 
 /// The name of a job's model. A job's name that is too long for the suffix is cut, and told from others that begin alike by
@@ -125,8 +141,12 @@ async fn unless_ordered<T>(
 }
 
 impl Kept {
+    pub fn new(node: Arc<Node>, live: Arc<Live>, workshop: Arc<Workshop>) -> Self {
+        Self { node, live, workshop, changes: Mutex::default() }
+    }
+
     fn name(&self, suffix: &str) -> Result<Name, String> {
-        model_name(&self.common.job, suffix)
+        model_name(&self.workshop.brief.job, suffix)
     }
 
     /// Does `work` until it is done; followers are told what it waits for.
@@ -136,7 +156,7 @@ impl Kept {
     {
         let tell = |waits: Option<&str>| match waits {
             Some(text) => {
-                tracing::warn!(job = %self.common.job, reason = %one_line(text), "a job stands still");
+                tracing::warn!(job = %self.workshop.brief.job, reason = %one_line(text), "a job stands still");
                 self.live.tell_reason(&format!("waits: {text}"));
             }
             None => self.live.tell_reason(""),
@@ -171,7 +191,7 @@ impl Kept {
             files.drain(..old);
         };
         self.node.jobs.change(&self.live, remember).await?;
-        let (node, tenant, kept) = (self.node.clone(), self.common.tenant.clone(), name.clone());
+        let (node, tenant, kept) = (self.node.clone(), self.workshop.tenant.clone(), name.clone());
         let put = async move {
             let replaces = [&mine[..], &[digest]].concat();
             node.catalog.put_model(&tenant, kept, file, &replaces).await
@@ -196,23 +216,22 @@ impl Keeper for Kept {
                 Halt::Failed(format!("{text}: delete or prune jobs that are over, then resume it"))
             })?;
         }
-        let file = training.to_file().map_err(|error| Halt::Failed(error.to_string()))?;
-        let file = Bytes::from(file);
-        let at = (training.progress.epoch, training.progress.step);
-        self.insist("a checkpoint", || self.keep_checkpoint(file.clone(), at, epoch.clone())).await
+        self.insist("a checkpoint", || self.keep_checkpoint(training, epoch.clone())).await?;
+        self.changes.locked().made.clear();
+        Ok(())
     }
 
     async fn model(&self, suffix: &str, shared: &GlobalModel, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
         let name = self.name(suffix).map_err(Halt::Failed)?;
         let meta = Meta {
-            function: Some(self.common.version),
+            function: Some(self.workshop.brief.version),
             step: Some(facts.step),
-            hyper_parameters: settings::to_json(&self.common.settings),
+            hyper_parameters: settings::to_json(&self.workshop.brief.settings),
             metrics: facts.metrics,
             data_set: self.live.job().data,
             created_ms: Some(unix_ms()),
-            input: self.common.data.as_ref().map(|data| Input::of(&data.manifest)),
-            other: BTreeMap::from([("weft.job".to_owned(), self.common.job.to_string())]),
+            input: self.workshop.data.as_ref().map(|data| Input::of(&data.manifest)),
+            other: BTreeMap::from([("weft.job".to_owned(), self.workshop.brief.job.to_string())]),
         };
         let file = shared.to_file(plan, &meta).map_err(|error| Halt::Failed(error.to_string()))?;
         let file = Bytes::from(file);
@@ -222,7 +241,7 @@ impl Keeper for Kept {
     async fn forget_model(&self, suffix: &str) {
         let Ok(name) = self.name(suffix) else { return };
         let mine = self.own_files(&name);
-        let forgotten = self.node.catalog.delete_model_of(&self.common.tenant, name.as_str(), &mine).await;
+        let forgotten = self.node.catalog.delete_model_of(&self.workshop.tenant, name.as_str(), &mine).await;
         let noted = self.node.jobs.change(&self.live, |job| {
             job.models.retain(|other| *other != name);
             job.model_files.remove(&name);
@@ -231,12 +250,14 @@ impl Keeper for Kept {
         match forgotten {
             // Somebody has deleted it before, or has one of his own there now.
             Ok(()) | Err(CatalogError::NotFound { .. }) if noted.is_ok() => {}
-            _ => tracing::warn!(job = %self.common.job, model = %name, "an old model of a job could not be deleted"),
+            _ => {
+                tracing::warn!(job = %self.workshop.brief.job, model = %name, "an old model of a job could not be deleted")
+            }
         }
     }
 
     fn charge(&self, spent: &TrainingUse) -> Result<(), String> {
-        let tenant: &Tenant = &self.common.tenant;
+        let tenant: &Tenant = &self.workshop.tenant;
         tenant.ledger.charge_training(spent);
         let limit = tenant.quota().device_seconds;
         if tenant.ledger.usage().device_seconds() > limit as f64 {
@@ -244,23 +265,72 @@ impl Keeper for Kept {
         }
         Ok(())
     }
+
+    fn wanted_shape(&self, epoch: u64, is_begun: bool, now: &Shape) -> Option<Shape> {
+        let job = self.live.job();
+        if job.changes.is_empty() {
+            return None;
+        }
+        let due: Vec<ShapeChange> =
+            job.changes.iter().filter(|change| change.is_due(epoch, is_begun)).copied().collect();
+        let wanted = (!due.is_empty()).then(|| scale::after(*now, due.clone()));
+        self.changes.locked().due = due;
+        wanted
+    }
+
+    fn book(&self, shape: &Shape) -> Result<(), String> {
+        let mut booked = self.live.booked.locked();
+        let Some(ask) = &mut *booked else { return Ok(()) };
+        self.node.rebook(&self.workshop.tenant, &self.live.job(), ask, shape)
+    }
+
+    fn made_change(&self, change: Option<Reshaped>) {
+        let mut changes = self.changes.locked();
+        let due = std::mem::take(&mut changes.due);
+        changes.made.extend(due);
+        if !std::mem::take(&mut changes.reason).is_empty() {
+            self.live.tell_reason("");
+        }
+        if let Some(change) = change {
+            self.live.events.tell(JobEvent::Reshaped(change));
+        }
+    }
+
+    async fn put_off_change(&self, reason: &str, for_good: bool) {
+        let due = {
+            let mut changes = self.changes.locked();
+            let is_new = changes.reason != reason;
+            reason.clone_into(&mut changes.reason);
+            if is_new {
+                let text = if for_good { "its workers stay as they are" } else { "its workers are not changed yet" };
+                self.live.tell_reason(&format!("{text}: {reason}"));
+            }
+            if for_good { std::mem::take(&mut changes.due) } else { Vec::new() }
+        };
+        if !due.is_empty() {
+            self.node.jobs.change_anyway(&self.live, |job| job.changes.retain(|change| !due.contains(change))).await;
+        }
+    }
 }
 
 impl Kept {
-    async fn keep_checkpoint(
-        &self,
-        file: Bytes,
-        (epoch, step): (u64, u64),
-        record: Option<EpochRecord>,
-    ) -> Result<(), JobError> {
-        let (node, live, tenant) = (&self.node, &self.live, &self.common.tenant);
-        let size = file.len() as u64;
+    async fn keep_checkpoint(&self, training: &Training, record: Option<EpochRecord>) -> Result<(), JobError> {
+        let Progress { epoch, step, shape, .. } = training.progress;
+        let (node, live, tenant) = (&self.node, &self.live, &self.workshop.tenant);
+        let size = training.file_size().map_err(|error| JobError::Refused(error.to_string()))?;
         let reserved = tenant.storage.reserve(size)?;
-        let publish = async { Ok(node.blobs.publish_bytes(file).await?) };
-        let pin = unless_ordered(live.orders.subscribe(), publish).await?;
+        let write = |to: &mut dyn io::Write| match training.write(Meta::default(), to) {
+            Ok(_) => Ok(()),
+            Err(WriteError::Io(error)) => Err(error),
+            Err(error) => Err(io::Error::other(error)),
+        };
+        let publish = async { Ok(node.blobs.publish_written(write).await?) };
+        let (pin, size) = unless_ordered(live.orders.subscribe(), publish).await?;
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
-        match node.jobs.advance(live, next, record, tenant).await {
+        let made = self.changes.locked().made.clone();
+        let advance = Advance { checkpoint: next, epoch: record, shape, made };
+        match node.jobs.advance(live, advance, tenant).await {
             Ok(()) => {}
             Err(error) => {
                 pin.until_restart();
@@ -275,7 +345,7 @@ impl Kept {
             if before.digest != next.digest
                 && let Err(error) = node.blobs.collect(&[before.digest]).await
             {
-                tracing::warn!(%error, job = %self.common.job, "an old checkpoint could not be deleted");
+                tracing::warn!(%error, job = %self.workshop.brief.job, "an old checkpoint could not be deleted");
             }
         }
         live.events.tell(JobEvent::Checkpoint { epoch, step, bytes: size });

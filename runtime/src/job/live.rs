@@ -1,7 +1,7 @@
 //! All jobs of a node, in memory as on disk, and the blobs that they need.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use futures_util::StreamExt;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, mpsc, watch};
 
-use super::common::Common;
+use super::JobError;
 use super::events::EventBook;
-use super::queue::Queue;
+use super::queue::{Ask, Queue};
 use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, State};
 use super::team::Order;
-use super::{JobError, Rule};
+use super::workshop::Workshop;
 use crate::blob::{Blobs, Referrer};
 use crate::dataset::Manifest;
 use crate::digest::Digest;
@@ -22,6 +22,7 @@ use crate::locks::{Lock, SharedLock};
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::Name;
 use crate::tenant::{Charge, OverLimit, Tenant, TenantId, Tenants};
+use weft_core::spec::{Shape, ShapeChange};
 
 /// How many jobs may start past one that finds no room, before nothing starts until it has.
 const PATIENCE: u32 = 8;
@@ -51,25 +52,26 @@ impl Record for KeptEpoch {
     }
 }
 
-/// What is known of a job once its trainer and its data set were looked at.
-#[derive(Clone)]
-pub struct Prepared {
-    pub common: Arc<Common>,
-    pub rule: Rule,
-}
-
 /// A job, running or not.
 pub struct Live {
     job: RwLock<Arc<Job>>,
+    /// Held from when its record is looked at until the changed one is shown: whoever runs it and whoever scales it change
+    /// it at any time.
+    changing: tokio::sync::Mutex<()>,
     pub events: Arc<EventBook>,
     /// When it was accepted, or found again.
     pub asked: Instant,
     pub orders: watch::Sender<Order>,
+    /// While it runs: what it counts as in the queue.
+    pub(super) booked: Mutex<Option<Ask>>,
     /// While it runs: workers to be lost.
     pub kills: Mutex<Option<mpsc::UnboundedSender<u32>>>,
-    pub prepared: Mutex<Option<Prepared>>,
+    /// Where it runs, once its trainer and its data set were looked at.
+    pub prepared: Mutex<Option<Arc<Workshop>>>,
     /// How often in a row it had to wait for something to pass.
     pub(super) stumbles: AtomicU32,
+    /// How often it has begun to run since the node was started.
+    pub(super) runs: AtomicU64,
     /// Blobs that it reads: its component, its data set's manifest and blocks. `None` while that is not known.
     needs: RwLock<Option<Vec<Digest>>>,
     /// What its record and its history take of the tenant's `job_bytes`.
@@ -83,11 +85,14 @@ impl Live {
             events: Arc::new(EventBook::of(&job, start, Charge::none(account))),
             charge: Mutex::new(charge),
             job: RwLock::new(Arc::new(job)),
+            changing: tokio::sync::Mutex::default(),
             asked: Instant::now(),
             orders: watch::channel(Order::Run).0,
+            booked: Mutex::default(),
             kills: Mutex::default(),
             prepared: Mutex::default(),
             stumbles: AtomicU32::default(),
+            runs: AtomicU64::default(),
             needs: RwLock::default(),
         })
     }
@@ -157,6 +162,17 @@ impl Live {
             self.needs.reading().iter().flatten().copied().for_each(tell);
         }
     }
+}
+
+/// How far a job has come.
+pub(super) struct Advance {
+    pub checkpoint: CheckpointRef,
+    /// The epoch that it has just done, if it has.
+    pub epoch: Option<EpochRecord>,
+    /// The shape that the checkpoint is of.
+    pub shape: Option<Shape>,
+    /// Changes of the shape that are made by then.
+    pub made: Vec<ShapeChange>,
 }
 
 type Things = HashMap<TenantId, BTreeMap<String, Arc<Live>>>;
@@ -328,10 +344,10 @@ impl Jobs {
         change: impl FnOnce(&mut Job),
     ) -> Result<Arc<Job>, MetaError> {
         let _recording = self.recording.read().await;
+        let _changing = live.changing.lock().await;
         let before = live.job();
         let mut job = Job::clone(&before);
         change(&mut job);
-        // Only whoever runs a job, or holds changes off while none does, changes it: nobody comes in between.
         if self.is_shown(live) {
             self.metadata.commit_with(batch.put(&job)?, newest).await?;
         }
@@ -348,6 +364,7 @@ impl Jobs {
     /// Changes a job's record in memory, and on disk if that can be: a job that a full disk has stopped still says so.
     pub(crate) async fn change_anyway(&self, live: &Live, change: impl FnOnce(&mut Job)) -> Arc<Job> {
         let _recording = self.recording.read().await;
+        let _changing = live.changing.lock().await;
         let before = live.job();
         let mut job = Job::clone(&before);
         change(&mut job);
@@ -362,15 +379,26 @@ impl Jobs {
         show(live, &before, job)
     }
 
+    /// Shows what a node that has just started found of unfinished jobs, and writes it in one transaction if that can be.
+    /// Nobody else knows of these jobs yet.
+    pub(super) async fn note_found(&self, found: Vec<(Arc<Live>, Job)>, and: Batch) {
+        let batch = found.iter().try_fold(and, |batch, (_, job)| batch.put(job));
+        let written = match batch {
+            Ok(batch) => self.metadata.commit(batch).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = written {
+            tracing::error!(%error, "what was found of unfinished jobs could not be written; it is with their next changes");
+        }
+        for (live, job) in found {
+            show(&live, &live.job(), job);
+        }
+    }
+
     /// Keeps where a job is, and the epoch that it has just done with it, if it has: after a crash none is done twice.
     /// What the tenant has used goes with the epoch that it was used for.
-    pub(crate) async fn advance(
-        &self,
-        live: &Live,
-        checkpoint: CheckpointRef,
-        epoch: Option<EpochRecord>,
-        tenant: &Tenant,
-    ) -> Result<(), MetaError> {
+    pub(super) async fn advance(&self, live: &Live, advance: Advance, tenant: &Tenant) -> Result<(), MetaError> {
+        let Advance { checkpoint, epoch, shape, made } = advance;
         let job = live.job();
         let mut batch = Batch::default();
         if let Some(epoch) = &epoch {
@@ -379,6 +407,12 @@ impl Jobs {
         let told = epoch.clone();
         let add = |job: &mut Job| {
             job.checkpoint = Some(checkpoint);
+            job.shape = shape.or(job.shape);
+            for change in &made {
+                if let Some(at) = job.changes.iter().position(|other| other == change) {
+                    job.changes.remove(at);
+                }
+            }
             let Some(epoch) = epoch else { return };
             let history = Arc::make_mut(&mut job.history);
             let before = history.len();
@@ -412,8 +446,7 @@ impl Jobs {
             }
             digests.extend(job.checkpoint.map(|checkpoint| checkpoint.digest));
         }
-        self.blobs.collect(&digests).await?;
-        Ok(())
+        Ok(self.blobs.collect_soon(&digests).await?)
     }
 
     /// The records of a tenant as deletions, for the transaction that deletes the tenant.
@@ -432,8 +465,7 @@ impl Jobs {
             self.queue.locked().remove(tenant, job.name.as_str());
             digests.extend(job.checkpoint.map(|checkpoint| checkpoint.digest));
         }
-        self.blobs.collect(&digests).await?;
-        Ok(())
+        Ok(self.blobs.collect_soon(&digests).await?)
     }
 
     /// Has every running job come to rest, to go on when the node is there again.
@@ -510,7 +542,8 @@ fn deletion(job: &Job) -> Batch {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::record::tests::job;
-    use super::super::record::{Spending, Stages};
+    use weft_core::usage::{Spending, Stages, Traffic};
+
     use super::*;
     use crate::tenant::{Account, Quota, Tenants};
 
@@ -530,6 +563,12 @@ pub(super) mod tests {
             stages: Stages::default(),
             spending: Spending::default(),
             losses: 0,
+            traffic: Traffic::default(),
+            mean_staleness: None,
+            max_staleness: None,
+            primal_residual: None,
+            dual_residual: None,
+            reshaped: Vec::new(),
         }
     }
 
@@ -545,7 +584,8 @@ pub(super) mod tests {
         tenant.ledger.charge_job();
         let checkpoint = live.job().checkpoint.unwrap();
         let still = jobs.hold_still().await;
-        let mut recorded = Box::pin(jobs.advance(&live, checkpoint, Some(epoch()), &tenant));
+        let advance = Advance { checkpoint, epoch: Some(epoch()), shape: None, made: Vec::new() };
+        let mut recorded = Box::pin(jobs.advance(&live, advance, &tenant));
         assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut recorded).await.is_err(), "nothing held it");
         // The periodic write comes first, and has more to write.
         tenant.ledger.charge_job();

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 
+use serde::{Deserialize, Serialize};
+use weft_core::sync::{Rule, Who};
 use weft_gpu::Codec;
 
-use super::spec::JobSpec;
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
-use crate::sync::Who;
 use crate::train::declared::{Declared, Part, Plan, Role};
 
 /// The weights and buffers that all workers start a round from.
@@ -17,6 +17,8 @@ pub struct GlobalModel {
     pub buffers: Vec<f32>,
     /// The worker whose local weights already equal this. It skips the reload.
     pub of: Option<Who>,
+    /// How often the model of this run has changed: a worker that holds a version need not load it again.
+    pub version: u64,
 }
 
 impl GlobalModel {
@@ -51,7 +53,7 @@ impl GlobalModel {
             let numbers = row
                 .get(range.clone())
                 .ok_or_else(|| io::Error::other(format!("the model has too few numbers for `{}`", declaration.name)))?;
-            Ok(numbers.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+            Ok(model::le_bytes(numbers))
         });
         let mut file = Vec::new();
         model::write(&infos, numbers, meta, &mut file)?;
@@ -63,8 +65,8 @@ impl GlobalModel {
         &mut self,
         plan: &Plan,
         file: &mut model::Model<R>,
-    ) -> Result<(), crate::train::save::LoadError> {
-        use crate::train::save::{LoadError, check_declared};
+    ) -> Result<(), crate::train::load::LoadError> {
+        use crate::train::load::{LoadError, check_declared};
         let declared: BTreeSet<&str> = [Role::Weight, Role::Buffer]
             .into_iter()
             .flat_map(|role| plan.places(role))
@@ -91,17 +93,34 @@ impl GlobalModel {
     }
 }
 
-/// The host's memory that each worker of a job takes beside its functions' own, for copies of what is trained.
-pub fn host_bytes(declared: &Declared, spec: &JobSpec) -> u64 {
+/// The host's memory that a job takes beside that of its functions, for copies of what is trained, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostMemory {
+    /// For each worker.
+    pub each: u64,
+    /// For all of them together.
+    pub once: u64,
+}
+
+impl HostMemory {
+    /// What each of so many workers pays for.
+    pub fn per_worker(&self, workers: u32) -> u64 {
+        self.each.saturating_add(self.once.div_ceil(u64::from(workers.max(1))))
+    }
+}
+
+/// The host's memory that a job takes.
+pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec) -> HostMemory {
     let bytes = |part: Part| declared.length(part) as u64 * size_of::<f32>() as u64;
-    let model = bytes(Part::Weights) + bytes(Part::Buffers) + bytes(Part::Statistics);
-    let takes_residual = spec.codec.parse::<Codec>().is_ok_and(|codec| codec.takes_residual());
-    let residual = if takes_residual { bytes(Part::Weights) } else { 0 };
-    let worker_state = bytes(Part::Moments) + bytes(Part::Locals) + residual;
-    // What a worker hands over; what is its own as the round began, as it ends, and in a checkpoint; and its part of what
-    // the job has once: the model before and after the round, the best so far, and the file that is written.
-    let shared = (4 * model).div_ceil(u64::from(spec.workers.max(1)));
-    model + 3 * worker_state + shared
+    let weights = bytes(Part::Weights);
+    let model = weights + bytes(Part::Buffers) + bytes(Part::Statistics);
+    let residual = if codec.takes_residual() { weights } else { 0 };
+    let duals = if matches!(rule, Rule::Admm(_)) { weights } else { 0 };
+    let own_weights = if rule.keeps_weights() { weights } else { 0 };
+    let worker_state = bytes(Part::Moments) + bytes(Part::Locals) + residual + duals + own_weights;
+    // What a worker hands over; what is its own as the round began, and as it ends; and what the job has once: the model
+    // before and after the round, the best so far, and the file of a model that is written. Checkpoints are streamed.
+    HostMemory { each: model + 2 * worker_state, once: 4 * model }
 }
 
 /// What a worker keeps from round to round. When it is lost, its replacement gets it.
@@ -112,8 +131,12 @@ pub struct WorkerState {
     /// How many steps its optimizer has done.
     pub steps: u64,
     pub locals: Vec<f32>,
-    /// The part of its gradients that its codec has not sent yet; empty for a codec that sends all of them.
+    /// The part of its contributions that its codec has not sent yet; empty for a codec that sends all of them.
     pub residual: Vec<f32>,
+    /// Its own weights, where they differ from the model between two rounds; empty otherwise.
+    pub weights: Vec<f32>,
+    /// The scaled duals of ADMM, as they were in the latest round; empty for other rules.
+    pub duals: Vec<f32>,
 }
 
 impl WorkerState {
@@ -132,5 +155,10 @@ impl WorkerState {
         declared.write(Part::Locals, &self.locals)?;
         declared.resume_optimizer(self.steps);
         Ok(())
+    }
+
+    /// Rows that are there for some rules only, by the names that they have in a checkpoint.
+    pub fn optional(&self) -> [(&'static str, &Vec<f32>); 3] {
+        [("residual", &self.residual), ("weights", &self.weights), ("duals", &self.duals)]
     }
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use weft_core::spec::BadSpec;
+
 use super::JobError;
 use super::record::{Job, State};
-use super::spec::BadSpec;
 use super::team::Order;
 use crate::locks::Lock;
 use crate::node::Node;
@@ -45,12 +46,13 @@ impl Node {
         if tenant.is_deleted() {
             return Err(JobError::TenantDeleted);
         }
-        self.check_quota(tenant, &job.spec, job.host_bytes)?;
+        self.check_quota(tenant, &job.shape(), job.host_bytes())?;
         live.orders.send_replace(Order::Run);
         let job = self.jobs.change(&live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);
             job.starts += 1;
             job.forget_deaths();
+            job.forget_room();
         });
         let job = job.await?;
         drop(changing);
@@ -108,8 +110,9 @@ impl Node {
     pub async fn kill_worker(&self, tenant: &Tenant, name: &str, worker: u32) -> Result<(), JobError> {
         let live = self.jobs.live(tenant.id, name)?;
         let job = live.job();
-        if worker >= job.spec.workers {
-            return Err(BadSpec::new("worker", format!("there are {}, counted from 0", job.spec.workers)).into());
+        let workers = job.shape().workers;
+        if worker >= workers {
+            return Err(BadSpec::new("worker", format!("there are {workers}, counted from 0")).into());
         }
         let kills = live.kills.locked().clone();
         match kills.filter(|_| job.state == State::Running).map(|kills| kills.send(worker)) {

@@ -1,47 +1,45 @@
 //! Does this trainer take this data set, with these parameters? Tried out on a few samples: before a job is queued, where
 //! there is room for that, or else before its workers start.
 
+use std::io::{Read, Seek};
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use weft_gpu::{Context, Crew, Lease};
+use weft_core::spec::{BadSpec, CheckedSpec, Shape, TrainerKind};
+use weft_core::sync::Sync;
+use weft_gpu::{Codec, Context, Crew, Lease};
 
 use super::JobError;
-use super::common::{JobData, split_memory};
-use super::model::{GlobalModel, host_bytes};
-use super::spec::{BadSpec, JobSpec};
-use crate::catalog::BlobFile;
+use super::model::{GlobalModel, HostMemory, host_memory};
+use super::workshop::{InstanceRules, JobData, split_memory};
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
 use crate::dataset::rows::{Features, Labels};
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::devices::TAPE_NODES;
-use crate::digest::Digest;
 use crate::host::bindings::weft::train::training::{Setting, Traits};
-use crate::host::data::Place;
-use crate::logs::LogBook;
+use crate::host::data::StepInfo;
 use crate::model::Model;
-use crate::names::Name;
-use crate::sandbox::{InvokeError, Loaded, Sandbox};
+use crate::sandbox::InvokeError;
 use crate::tenant::Tenant;
+use crate::train::declared::OptimizerChanges;
 use crate::train::settings;
-use crate::train::worker::{Worker, WorkerSetup};
+use crate::train::worker::{FunctionHost, Trainer, Worker, WorkerSetup};
 
 /// Samples that are tried out.
 const SAMPLES: NonZeroU32 = NonZeroU32::new(2).unwrap();
 
 /// What is tried out.
-pub struct Probe {
-    pub sandbox: Arc<Sandbox>,
-    pub function: Arc<Loaded>,
-    pub name: Name,
-    pub version: Digest,
+pub struct Probe<R> {
+    pub host: FunctionHost,
+    pub trainer: Trainer,
     pub tenant: Arc<Tenant>,
-    pub invocations: Arc<AtomicU64>,
     pub seed: u64,
-    pub spec: JobSpec,
+    pub spec: CheckedSpec,
+    pub codec: Codec,
+    pub shape: Shape,
+    pub instances: InstanceRules,
     pub data: Option<JobData>,
-    pub init_from: Option<Model<BlobFile>>,
+    pub init_from: Option<Model<R>>,
     /// Whether it has done steps before: then it needs not show that it can.
     pub has_trained: bool,
 }
@@ -49,39 +47,28 @@ pub struct Probe {
 /// What was found out.
 pub struct Probed {
     pub settings: Vec<Setting>,
-    pub traits: Traits,
-    /// Whether it counts statistics.
-    pub counts: bool,
-    /// The host's memory that each worker takes for copies of the model.
-    pub host_bytes: u64,
+    pub trainer: TrainerKind,
+    pub sync: Sync,
+    /// The host's memory for copies of the model.
+    pub host: HostMemory,
 }
 
-impl Probe {
-    /// For a thread that nobody else needs: kernels do not wait.
+impl<R: Read + Seek> Probe<R> {
+    /// For a thread that nobody else needs: kernels do not wait. What the trainer says here is not kept: the workers say
+    /// it again.
     pub async fn run(mut self, lease: &Lease) -> Result<Probed, JobError> {
-        let (linear, _) = split_memory(self.spec.memory);
+        let (linear, _) = split_memory(self.shape.memory);
         let context = Context::leased(lease, Arc::new(Crew::new(1)), TAPE_NODES);
+        let words = &self.spec.words;
         let mut setup = WorkerSetup {
-            sandbox: self.sandbox.clone(),
-            function: self.function.clone(),
-            name: self.name.clone(),
-            version: self.version,
-            tenant: self.tenant.clone(),
-            share: self.tenant.share.clone(),
-            // What is said here is said again by the workers.
-            log: Arc::<LogBook>::default(),
-            job: None,
-            context: context.clone(),
-            seed: self.seed,
-            settings: Vec::new(),
-            memory: linear,
-            invocations: self.invocations.clone(),
-            stopping: Arc::new(AtomicBool::new(false)),
-            fresh: false,
+            memory: self.instances.linear.unwrap_or(linear),
+            fresh: self.instances.fresh,
+            optimizer: OptimizerChanges { replaced: words.optimizer, ..OptimizerChanges::default() },
+            ..WorkerSetup::new(&self.host, &self.trainer, &self.tenant, context.clone(), self.seed)
         };
         let description = Worker::describe(&setup).await.map_err(|error| refused("describe", &error))?;
         let traits = description.traits;
-        let params: Vec<(String, String)> = self.spec.params.clone().into_iter().collect();
+        let params: Vec<(String, String)> = words.params.clone().into_iter().collect();
         setup.settings = settings::read(&description, &params).map_err(|error| BadSpec::new("params", error))?;
         match (&self.data, traits.contains(Traits::MAKES_DATA)) {
             (None, false) => return Err(BadSpec::new("dataset", "the trainer needs one").into()),
@@ -98,12 +85,17 @@ impl Probe {
             let text = "the trainer declares both statistics and an optimizer: which of them makes the model?";
             return Err(JobError::Refused(text.to_owned()));
         }
-        if counts && self.spec.fan_out > 1 {
-            return Err(
-                BadSpec::new("fan_out", "the trainer counts statistics, and has no gradients to average").into()
-            );
+        let trainer = TrainerKind {
+            counts,
+            convex: traits.contains(Traits::CONVEX),
+            updates: traits.contains(Traits::UPDATES),
+            makes_data: traits.contains(Traits::MAKES_DATA),
+        };
+        let sync = self.spec.sync(trainer)?;
+        if words.optimizer.is_some() && declared.plan().optimizer.is_none() {
+            return Err(BadSpec::new("optimizer", "the trainer declares none that could be replaced").into());
         }
-        let host_bytes = host_bytes(declared, &self.spec);
+        let host = host_memory(declared, sync.rule, self.codec);
         if let Some(model) = &mut self.init_from {
             let plan = declared.plan().clone();
             let mut shared = GlobalModel::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
@@ -111,11 +103,11 @@ impl Probe {
         }
         if let Some(data) = self.data.as_ref().filter(|_| !self.has_trained) {
             let batch = sample(data, &context)?;
-            let place = Place { workers: 1, rate: self.spec.lr, ..Place::default() };
-            let stepped = worker.step(place, Some(batch)).await;
+            let info = StepInfo { workers: 1, rate: words.lr, ..StepInfo::default() };
+            let stepped = worker.step(info, Some(batch)).await;
             stepped.map_err(|error| unfit(&data.name, data, &error))?;
         }
-        Ok(Probed { settings, traits, counts, host_bytes })
+        Ok(Probed { settings, trainer, sync, host })
     }
 }
 
@@ -138,8 +130,16 @@ fn sample(data: &JobData, context: &Context) -> Result<Batch, JobError> {
 }
 
 fn refused(what: &str, error: &InvokeError) -> JobError {
-    let text = format!("the trainer's `{what}` failed: {error}");
-    if error.is_the_nodes_fault() { JobError::Passing(text) } else { JobError::Refused(text) }
+    judged(error, format!("the trainer's `{what}` failed: {error}"))
+}
+
+/// What a call's failure means for the job.
+fn judged(error: &InvokeError, text: String) -> JobError {
+    match (error.is_the_nodes_fault(), error.is_out_of_memory()) {
+        (true, _) => JobError::Passing(text),
+        (false, true) => JobError::OutOfMemory(text),
+        (false, false) => JobError::Refused(text),
+    }
 }
 
 fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
@@ -152,6 +152,5 @@ fn unfit(name: &str, data: &JobData, error: &InvokeError) -> JobError {
         (Some(_), 0) => "values as labels".to_owned(),
         (Some(_), classes) => format!("{classes} classes"),
     };
-    let text = format!("the trainer does not take data set `{name}` ({features}, {labels}): {error}");
-    if error.is_the_nodes_fault() { JobError::Passing(text) } else { JobError::Refused(text) }
+    judged(error, format!("the trainer does not take data set `{name}` ({features}, {labels}): {error}"))
 }

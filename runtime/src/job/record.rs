@@ -6,12 +6,14 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::spec::JobSpec;
+use super::model::HostMemory;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::Record;
 use crate::names::Name;
 use crate::tenant::TenantId;
+use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
+use weft_core::usage::{Spending, Stages, Traffic};
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -45,85 +47,6 @@ impl State {
     }
 }
 
-/// Seconds that all workers spent, by what they spent them on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct Stages {
-    /// Waiting for samples.
-    pub data: f64,
-    /// In the function's `step`.
-    pub compute: f64,
-    /// Handing over gradients, weights or statistics.
-    pub send: f64,
-    /// Taking over the merged model.
-    pub receive: f64,
-    /// Merging.
-    pub merge: f64,
-    /// The optimizer's step, and the function's `update`.
-    pub update: f64,
-    pub validate: f64,
-}
-
-impl Stages {
-    /// By name, in the order of a round.
-    pub fn named(&self) -> [(&'static str, f64); 7] {
-        [
-            ("data", self.data),
-            ("compute", self.compute),
-            ("send", self.send),
-            ("receive", self.receive),
-            ("merge", self.merge),
-            ("update", self.update),
-            ("validate", self.validate),
-        ]
-    }
-
-    pub fn add(&mut self, other: &Self) {
-        self.data += other.data;
-        self.compute += other.compute;
-        self.send += other.send;
-        self.receive += other.receive;
-        self.merge += other.merge;
-        self.update += other.update;
-        self.validate += other.validate;
-    }
-}
-
-/// What was used, and what that costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
-#[serde(default)]
-pub struct Spending {
-    /// Processor time of the workers' threads.
-    pub cpu_seconds: f64,
-    /// Time of devices, whatever they are.
-    pub device_seconds: f64,
-    /// Of those, time of GPUs.
-    pub gpu_seconds: f64,
-    /// Memory that workers had set aside while they were at work, over time: GiB-seconds.
-    pub memory_gib_seconds: f64,
-    /// Functions' instances that were started.
-    pub cold_starts: u64,
-    /// Exported calls of functions.
-    pub invocations: u64,
-    /// Bytes that workers handed over and took over.
-    pub bytes: u64,
-    /// By the node's price table.
-    pub cost: f64,
-}
-
-impl Spending {
-    pub fn add(&mut self, other: &Self) {
-        self.cpu_seconds += other.cpu_seconds;
-        self.device_seconds += other.device_seconds;
-        self.gpu_seconds += other.gpu_seconds;
-        self.memory_gib_seconds += other.memory_gib_seconds;
-        self.cold_starts += other.cold_starts;
-        self.invocations += other.invocations;
-        self.bytes += other.bytes;
-        self.cost += other.cost;
-    }
-}
-
 /// What happened in an epoch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct EpochRecord {
@@ -149,13 +72,44 @@ pub struct EpochRecord {
     pub spending: Spending,
     /// Workers that were lost, and started again.
     pub losses: u64,
+    /// What went through the channel; nothing where numbers stay where they are.
+    #[serde(default)]
+    pub traffic: Traffic,
+    /// How old the model was that contributions were computed from, in versions, where workers do not wait for each other:
+    /// the mean, and the most.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mean_staleness: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_staleness: Option<u64>,
+    /// How far the workers of ADMM are from agreeing: the distance of their weights from the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub primal_residual: Option<f64>,
+    /// How far the model of ADMM has moved, times rho.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dual_residual: Option<f64>,
+    /// Changes of the workers in this epoch, the first first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reshaped: Vec<Reshaped>,
+}
+
+/// A change of a job's workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct Reshaped {
+    /// Steps of the whole job that were done by then.
+    pub step: u64,
+    /// How many there are from then on, and how large.
+    pub workers: u32,
+    /// Bytes of memory of each function.
+    pub memory: u64,
+    /// Samples of one function's batch.
+    pub batch: u32,
 }
 
 impl EpochRecord {
     /// Bytes of memory that it takes, about.
     pub(super) fn bytes(&self) -> u64 {
         let metrics: usize = self.validation.keys().map(|name| name.len() + METRIC_BYTES).sum();
-        (size_of::<Self>() + metrics) as u64
+        (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..])) as u64
     }
 }
 
@@ -196,6 +150,15 @@ pub struct Job {
     pub version: Digest,
     /// The data set's version.
     pub data: Option<Digest>,
+    /// How many workers it has now, and how large each is; none in records of versions that could not change it.
+    #[serde(default)]
+    pub shape: Option<Shape>,
+    /// Whether somebody has said how many workers it is to have.
+    #[serde(default)]
+    pub scaled: bool,
+    /// Changes of that which were asked for and are not made yet, the first first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ShapeChange>,
     pub state: State,
     /// Why it is over, or what it waits for.
     #[serde(default)]
@@ -234,9 +197,9 @@ pub struct Job {
     /// Steps that were kept when a node last died under it.
     #[serde(default)]
     pub died_at: Option<u64>,
-    /// The host's memory that each worker takes for copies of the model; 0 until it was tried out.
+    /// The host's memory for copies of the model; nothing until it was tried out.
     #[serde(default)]
-    pub host_bytes: u64,
+    pub host: HostMemory,
     /// Of those deaths, how many in a row it was blamed for.
     #[serde(default)]
     pub blamed: u32,
@@ -280,6 +243,8 @@ pub enum JobEvent {
         step: u64,
         bytes: u64,
     },
+    /// Its workers are others from now on, in number or in size.
+    Reshaped(Reshaped),
 }
 
 impl Job {
@@ -287,6 +252,37 @@ impl Job {
     pub(super) fn bytes(&self) -> u64 {
         let record = serde_json::to_vec(self).map_or(0, |record| record.len() as u64);
         record.saturating_add(JOB_OVERHEAD)
+    }
+
+    /// How many workers it has now, and how large each is.
+    pub fn shape(&self) -> Shape {
+        // A job that is kept has words that make sense, unless a version before took others.
+        self.shape.or_else(|| Some(self.spec.check().ok()?.first_shape(None))).unwrap_or(Shape::LEAST)
+    }
+
+    /// Bytes of the host's memory that each of its workers takes for copies of the model.
+    pub fn host_bytes(&self) -> u64 {
+        self.host.per_worker(self.shape().workers)
+    }
+
+    /// Gives each worker twice the memory, if it may have as much as it needs and `most` bytes are enough for all.
+    /// Whether they are.
+    pub(super) fn double_memory(&mut self, most: u64) -> bool {
+        let before = self.shape();
+        let next = Shape { memory: before.memory.saturating_mul(2), ..before };
+        let may = self.spec.memory == Memory::Auto && next.all_memory(self.host_bytes()) <= most;
+        if may {
+            self.shape = Some(next);
+        }
+        may
+    }
+
+    /// A job that may have from so many to so many workers, and has not trained yet, asks for the fewest again: it had more
+    /// because there was room then.
+    pub(super) fn forget_room(&mut self) {
+        if self.checkpoint.is_none() && self.spec.workers.is_range() && !self.scaled {
+            self.shape = Some(Shape { workers: self.spec.workers.least, ..self.shape() });
+        }
     }
 
     /// Steps that are kept.
@@ -323,6 +319,7 @@ impl Job {
             return false;
         }
         (self.state, self.reason) = (State::Queued, String::new());
+        self.forget_room();
         true
     }
 
@@ -343,7 +340,7 @@ impl JobEvent {
         let beside = match self {
             Self::State { reason, .. } | Self::Worker { reason, .. } => reason.len() as u64,
             Self::Epoch(epoch) => epoch.bytes(),
-            Self::Progress(_) | Self::Ready { .. } | Self::Checkpoint { .. } => 0,
+            Self::Progress(_) | Self::Ready { .. } | Self::Checkpoint { .. } | Self::Reshaped(_) => 0,
         };
         size_of::<(u64, Self)>() as u64 + beside
     }
@@ -357,6 +354,7 @@ impl JobEvent {
             Self::Ready { .. } => "ready",
             Self::Worker { .. } => "worker",
             Self::Checkpoint { .. } => "checkpoint",
+            Self::Reshaped(_) => "reshaped",
         }
     }
 }
@@ -387,6 +385,7 @@ pub(super) mod tests {
             seed: 1,
             version: digest,
             data: None,
+            shape: None,
             state,
             reason: String::new(),
             created_ms: 0,
@@ -402,7 +401,9 @@ pub(super) mod tests {
             starts: 0,
             deaths: 0,
             died_at: None,
-            host_bytes: 0,
+            host: HostMemory::default(),
+            changes: Vec::new(),
+            scaled: false,
             blamed: 0,
             idempotency: None,
         }

@@ -13,18 +13,21 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use weft_core::spec::{Memory, Shape};
 use weft_gpu::pool::{PoolError, Room};
 use weft_gpu::{Lease, Pool};
 
 use super::checkpoint::Training;
-use super::common::{Common, lease_worker};
-use super::cost::Prices;
 use super::engine::{Ending, Engine, Origin};
 use super::keep::Kept;
-use super::live::{Live, Prepared};
-use super::queue::{Allowed, Ask, InTheWay, Pass};
-use super::record::{Job, JobEvent, Progress, State};
+use super::live::Live;
+use super::meter::Meter;
+use super::model::HostMemory;
+use super::queue::{Ask, InTheWay, Pass};
+use super::record::{Job, JobEvent, State};
+use super::submit::{Found, device_and_codec};
 use super::team::{Halt, Lines, News, Order, Team};
+use super::workshop::{Wanted, Workshop};
 use super::{JobError, Jobs, is_busy, suspects};
 use crate::clock::unix_ms;
 use crate::dataset::Manifest;
@@ -77,9 +80,9 @@ pub(crate) async fn schedule(node: Weak<Node>) {
     }
 }
 
-fn ask_of(job: &Job) -> Ask {
-    let lanes = job.spec.lanes();
-    let bytes = job.spec.all_memory(job.host_bytes);
+pub(super) fn ask_of(job: &Job) -> Ask {
+    let shape = job.shape();
+    let (lanes, bytes) = (shape.lanes(), shape.all_memory(job.host_bytes()));
     Ask { tenant: job.tenant, name: job.name.to_string(), lanes, bytes, suspect: job.is_suspect() }
 }
 
@@ -101,18 +104,18 @@ fn in_the_way(pool: &Pool, tenant: &Tenant, job: &Job, error: &PoolError) -> InT
     let ledger = pool.ledger();
     let own_part = |room: &Room| {
         let accounts = ledger.device(room.device).map(|device| &device.tenants);
-        let own = accounts.and_then(|accounts| accounts.get(tenant.name.as_str()));
+        let own = accounts.and_then(|accounts| accounts.get(&tenant.owner));
         OwnPart { capacity: room.capacity, own: own.map_or(0, |account| account.reserved) }
     };
     let devices: Vec<OwnPart> = rooms.iter().map(own_part).collect();
-    match fits_beside_own(&devices, *wanted, job.spec.lanes()) {
+    match fits_beside_own(&devices, *wanted, job.shape().lanes()) {
         true => InTheWay::Others,
         false => InTheWay::OwnTenant,
     }
 }
 
 impl Node {
-    pub(super) fn enqueue(&self, live: &Live, prepared: Option<Prepared>, manifest: Option<&Manifest>) {
+    pub(super) fn enqueue(&self, live: &Live, prepared: Option<Arc<Workshop>>, manifest: Option<&Manifest>) {
         let job = live.job();
         if manifest.is_some() || job.data.is_none() {
             live.need(job.version, manifest.zip(job.data));
@@ -122,31 +125,32 @@ impl Node {
         self.jobs.look_through_queue();
     }
 
-    /// Goes on with jobs that a node that stopped, or was killed, left unfinished.
-    pub async fn resume_unfinished(&self) {
+    /// Goes on with jobs that a node that stopped, or was killed, left unfinished. It is done before anybody can ask for
+    /// them, and written in one transaction: a node that is killed meanwhile finds all of it or nothing, and blames nobody
+    /// for half of it.
+    pub(crate) async fn resume_unfinished(&self) {
         let id = |job: &Job| (job.tenant, job.name.clone());
         let unfinished: Vec<(Arc<Live>, Arc<Job>)> =
             self.jobs.unfinished().into_iter().map(|live| (live.clone(), live.job())).collect();
         let ran = unfinished.iter().filter(|(_, job)| job.state == State::Running);
         let ran: Vec<_> = ran.map(|(_, job)| id(job)).collect();
         let blamed = suspects::blame(&ran, self.last_trial().as_ref());
-        let mut suspects = Vec::new();
+        let (mut found, mut goes_on) = (Vec::new(), Vec::new());
         for (live, job) in unfinished {
             if self.tenants.by_id(job.tenant).is_none() {
                 continue;
             }
-            let (is_blamed, mut goes_on) = (blamed == Some(&id(&job)), true);
-            let job = self.jobs.change_anyway(&live, |job| goes_on = job.found_unfinished(is_blamed)).await;
-            match goes_on {
-                true if job.is_suspect() => suspects.push((live, job.blamed)),
-                true => self.enqueue(&live, None, None),
+            let mut job = Job::clone(&job);
+            match job.found_unfinished(blamed == Some(&id(&job))) {
+                true => goes_on.push((live.clone(), job.is_suspect(), job.blamed)),
                 false => tracing::warn!(job = %job.name, reason = %one_line(&job.reason), "a job is held back"),
             }
+            found.push((live, job));
         }
-        self.forget_trial().await;
-        // Whoever was blamed comes first, so that nobody else is there to be blamed in its place.
-        suspects.sort_by_key(|(_, blamed)| std::cmp::Reverse(*blamed));
-        for (live, _) in suspects {
+        self.jobs.note_found(found, suspects::no_trial()).await;
+        // Suspects come last. Of them, whoever was blamed comes first, so that nobody else is there to be blamed instead.
+        goes_on.sort_by_key(|(_, is_suspect, blamed)| (*is_suspect, std::cmp::Reverse(*blamed)));
+        for (live, ..) in goes_on {
             self.enqueue(&live, None, None);
         }
     }
@@ -156,11 +160,8 @@ impl Node {
         let mut given_back = 0;
         let mut pass = Pass::default();
         while !self.is_draining() {
-            let allowed = |tenant| {
-                let quota = self.tenants.by_id(tenant)?.quota();
-                Some(Allowed { jobs: quota.jobs, lanes: quota.workers, bytes: quota.worker_memory })
-            };
-            let Some(ask) = self.jobs.queue.locked().next(&mut pass, Instant::now(), allowed) else { break };
+            let allowed = |tenant| Some(Self::allowed(&*self.tenants.by_id(tenant)?));
+            let Some(mut ask) = self.jobs.queue.locked().next(&mut pass, Instant::now(), allowed) else { break };
             let pool = match self.devices.open().await {
                 Ok(pool) => pool,
                 Err(error) => {
@@ -177,11 +178,20 @@ impl Node {
                 self.jobs.queue.locked().remove(ask.tenant, &ask.name);
                 continue;
             };
+            // It was scaled since it was put into the queue.
+            let now = ask_of(&live.job());
+            if now != ask {
+                self.jobs.queue.locked().no_room(&ask, &mut pass, InTheWay::Others);
+                self.jobs.queue.locked().ask_for(now);
+                self.look_again();
+                continue;
+            }
             let is_empty = pool.ledger().is_zero();
             let mut leases = Vec::new();
             match take_leases(pool, &tenant, &live.job(), &mut leases) {
                 Ok(()) => {
                     if self.jobs.queue.locked().started(&ask, &pass) {
+                        self.take_more(pool, &tenant, &live, &mut ask, &mut leases).await;
                         self.start_job(live, ask, leases);
                     }
                 }
@@ -195,12 +205,47 @@ impl Node {
                         self.jobs.queue.locked().no_room(&ask, &mut pass, in_the_way);
                     } else if self.jobs.queue.locked().started(&ask, &Pass::default()) {
                         self.jobs.queue.locked().end(&ask);
-                        self.wait_for_it_to_pass(&live, &format!("no device: {error}")).await;
+                        let text = format!("no device: {error}");
+                        // One that has been given more and more memory needs more than there is.
+                        let never_fits = live.job().spec.memory == Memory::Auto && !is_busy(&error);
+                        match never_fits {
+                            true => drop(self.jobs.change_anyway(&live, |job| job.end(State::Failed, text)).await),
+                            false => self.wait_for_it_to_pass(&live, &text).await,
+                        }
                     }
                 }
             }
         }
         given_back
+    }
+
+    /// Gives a job that may have from so many to so many workers, and has not trained yet, as many as find room.
+    async fn take_more(&self, pool: &Pool, tenant: &Tenant, live: &Live, ask: &mut Ask, leases: &mut Vec<Vec<Lease>>) {
+        let job = live.job();
+        let (mut shape, most) = (job.shape(), job.spec.workers.most);
+        let Some(device) = job.spec.check().ok().and_then(|spec| Some(device_and_codec(&spec).ok()?.0)) else { return };
+        // What its copies of the model take is not known before it was tried out.
+        let is_known = job.host != HostMemory::default();
+        if !job.spec.workers.is_range() || job.scaled || job.checkpoint.is_some() || !is_known {
+            return;
+        }
+        while shape.workers < most {
+            let next = Shape { workers: shape.workers + 1, ..shape };
+            if self.rebook(tenant, &job, ask, &next).is_err() {
+                break;
+            }
+            let host_bytes = job.host.per_worker(shape.workers);
+            let wanted = Wanted { shape, device, host_bytes };
+            let (cancel, mut worker) = (weft_gpu::Cancel::default(), Vec::new());
+            if wanted.lease_worker(pool, tenant, &cancel, &mut worker).is_err() {
+                // What it had was allowed before.
+                self.rebook(tenant, &job, ask, &shape).ok();
+                break;
+            }
+            leases.push(worker);
+            shape = next;
+        }
+        self.jobs.change_anyway(live, |job| job.shape = Some(shape)).await;
     }
 
     fn look_again(&self) {
@@ -235,7 +280,8 @@ impl Node {
         self.jobs.running.send_modify(|running| *running += 1);
         let (kills, killed) = mpsc::unbounded_channel();
         *live.kills.locked() = Some(kills);
-        let running = Running { node: node.clone(), live: live.clone(), ask };
+        *live.booked.locked() = Some(ask);
+        let running = Running { node: node.clone(), live: live.clone() };
         let work = {
             let (node, live, runtime) = (node.clone(), live.clone(), runtime.clone());
             move || {
@@ -261,12 +307,13 @@ impl Node {
 /// Leases for all workers; those that were granted before one was not are left in `taken`.
 fn take_leases(pool: &Pool, tenant: &Tenant, job: &Job, taken: &mut Vec<Vec<Lease>>) -> Result<(), PoolError> {
     // What the words mean was checked when it was submitted.
-    let Ok(meaning) = job.spec.check() else { return Ok(()) };
-    for _ in 0..job.spec.workers {
+    let Some((device, _)) = job.spec.check().ok().and_then(|spec| device_and_codec(&spec).ok()) else { return Ok(()) };
+    let wanted = Wanted { shape: job.shape(), device, host_bytes: job.host_bytes() };
+    for _ in 0..wanted.shape.workers {
         // One order stops all functions of a worker.
         let cancel = weft_gpu::Cancel::default();
         let mut worker = Vec::new();
-        let granted = lease_worker(pool, tenant, &job.spec, meaning.device, job.host_bytes, &cancel, &mut worker);
+        let granted = wanted.lease_worker(pool, tenant, &cancel, &mut worker);
         taken.push(worker);
         granted?;
     }
@@ -277,13 +324,14 @@ fn take_leases(pool: &Pool, tenant: &Tenant, job: &Job, taken: &mut Vec<Vec<Leas
 struct Running {
     node: Arc<Node>,
     live: Arc<Live>,
-    ask: Ask,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         *self.live.kills.locked() = None;
-        self.node.jobs.queue.locked().end(&self.ask);
+        if let Some(ask) = self.live.booked.locked().take() {
+            self.node.jobs.queue.locked().end(&ask);
+        }
         self.node.jobs.running.send_modify(|running| *running -= 1);
     }
 }
@@ -297,6 +345,7 @@ fn run(
     kills: mpsc::UnboundedReceiver<u32>,
 ) -> Option<String> {
     let ending = unless_it_panics(|| runtime.block_on(train(node, live, leases, kills)));
+    let most = node.tenants.by_id(live.job().tenant).map_or(0, |tenant| tenant.quota().worker_memory);
     let mut waits = None;
     let note = node.jobs.change_anyway(live, |job| match ending {
         Ending::Done(reason) => job.end(State::Done, reason),
@@ -312,6 +361,15 @@ fn run(
             (job.state, job.reason) = (State::Queued, format!("waits: {reason}"));
             waits = Some(reason);
         }
+        // It goes on from its checkpoint with twice as much.
+        Ending::Halted(Halt::OutOfMemory(error)) => match job.double_memory(most) {
+            true => {
+                let reason = format!("{error}; it goes on with {} MiB for each worker", job.shape().memory >> 20);
+                (job.state, job.reason) = (State::Queued, format!("waits: {reason}"));
+                waits = Some(reason);
+            }
+            false => job.end(State::Failed, error),
+        },
     });
     let job = runtime.block_on(note);
     runtime.block_on(node.end_trial(live));
@@ -354,7 +412,10 @@ async fn train(
         job.started_ms.get_or_insert(unix_ms());
     });
     let job = job.await.map_err(|error| halt(error.into()))?;
-    let Prepared { common, rule } = prepare(node, live, &job, &leases).await?;
+    let workshop = prepare(node, live, &job, &leases).await?;
+    // It may have been scaled before it was known what it is.
+    let fits = workshop.spec().check_workers(&workshop.brief.sync, job.shape().workers);
+    fits.map_err(|error| Halt::Failed(error.to_string()))?;
     let from = match (&job.checkpoint, &job.spec.init_from) {
         (Some(checkpoint), _) => {
             let bytes = node.blobs.read(&checkpoint.digest, 0..checkpoint.size).await;
@@ -364,8 +425,8 @@ async fn train(
         }
         (None, Some(model)) => {
             let model = node.catalog.model(job.tenant, model).map_err(|error| halt(error.into()))?;
-            let place = node.place_for_opening(&common.tenant).await.map_err(|error| halt(error.into()))?;
-            let opened = node.catalog.open_model(&common.tenant, &model, place).await;
+            let place = node.place_for_opening(&workshop.tenant).await.map_err(|error| halt(error.into()))?;
+            let opened = node.catalog.open_model(&workshop.tenant, &model, place).await;
             let mut file = opened.map_err(|error| halt(error.into()))?;
             Origin::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
         }
@@ -375,19 +436,25 @@ async fn train(
         let spent: f64 = job.history.iter().map(|epoch| epoch.seconds).sum();
         Instant::now() + Duration::from_millis(ms).saturating_sub(Duration::from_secs_f64(spent))
     });
-    let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &common) };
-    let (team, declaration) = Team::start(common.clone(), leases, lines, deadline).await?;
+    let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &workshop) };
+    let channel = node.open_channel(live, &workshop).await.map_err(halt)?;
+    let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
+    let (team, declaration) = started?;
     let ms = live.asked.elapsed().as_secs_f64() * 1e3;
-    live.events.tell(JobEvent::Ready { workers: job.spec.workers, ms });
+    live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
     node.jobs.note_ready(live, ms);
-    let keeper = Arc::new(Kept { node: node.clone(), live: live.clone(), common: common.clone() });
-    let prices = Prices::of(&node.settings);
-    let engine = Engine::new(common, team, *declaration, rule, keeper, prices, from)?;
-    Ok(engine.run().await)
+    let keeper = Arc::new(Kept::new(node.clone(), live.clone(), workshop.clone()));
+    let prices = node.settings.prices();
+    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
+    let ending = engine.run().await;
+    if let Err(error) = channel.clear().await {
+        tracing::warn!(%error, job = %job.name, "what a job has left in its channel could not be deleted");
+    }
+    Ok(ending)
 }
 
 /// What was found when it was submitted, or is found now; an order ends it.
-async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Lease>]) -> Result<Prepared, Halt> {
+async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Lease>]) -> Result<Arc<Workshop>, Halt> {
     if let Some(prepared) = live.prepared.locked().clone() {
         return Ok(prepared);
     }
@@ -396,7 +463,7 @@ async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
     };
     let Some(tenant) = node.tenants.by_id(job.tenant) else { return Err(Halt::Stopped) };
     let try_out = async {
-        let found = node.find(&tenant, job).await?;
+        let found = find(node, live, &tenant, job).await?;
         node.try_out(&tenant, job, found, lease).await
     };
     let mut orders = live.orders.subscribe();
@@ -408,15 +475,15 @@ async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
         }
         prepared = try_out => {
             let prepared = prepared.map_err(|error| Halt::of(&error))?;
-            if let Some(data) = &prepared.common.data {
+            if let Some(data) = &prepared.data {
                 live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
             }
             *live.prepared.locked() = Some(prepared.clone());
-            let needed = prepared.common.host_bytes;
-            if needed > job.host_bytes {
+            let host = prepared.brief.host;
+            if host != job.host {
                 // Its leases were granted before it was known how large its model is.
-                let noted = node.jobs.change(live, |job| job.host_bytes = needed).await;
-                noted.map_err(|error| Halt::of(&error.into()))?;
+                let noted = node.jobs.change(live, |job| job.host = host).await;
+                let needed = noted.map_err(|error| Halt::of(&error.into()))?.host_bytes();
                 return Err(Halt::Waits(format!("each worker needs {needed} bytes for copies of the model")));
             }
             Ok(prepared)
@@ -424,12 +491,21 @@ async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
     }
 }
 
+/// What a job needs. The other suspects wait while one is on trial, so one whose blobs do not come lets them pass: it is
+/// tried again later, and then waited for twice as long.
+async fn find(node: &Arc<Node>, live: &Live, tenant: &Arc<Tenant>, job: &Job) -> Result<Found, JobError> {
+    if !job.is_suspect() {
+        return node.find(tenant, job).await;
+    }
+    let wait = suspects::FIRST_FIND.saturating_mul(1 << live.stumbles.load(Relaxed).min(16));
+    let late = |_| JobError::Passing(format!("what it needs did not come within {} s", wait.as_secs()));
+    tokio::time::timeout(wait, node.find(tenant, job)).await.map_err(late)?
+}
+
 /// What a running job's followers are told.
-fn news(live: Arc<Live>, common: &Common) -> Box<dyn Fn(News) + Send> {
-    let job = common.job.clone();
-    let shards = u64::from(common.lanes());
-    let data = common.data.as_ref().map(|data| data.manifest.train.count);
-    let (spec, began) = (common.spec.clone(), Instant::now());
+fn news(live: Arc<Live>, workshop: &Workshop) -> Box<dyn Fn(News) + Send> {
+    let job = workshop.brief.job.clone();
+    let meter = Meter::new(workshop, live.job().history.last().map_or(0, |epoch| epoch.epoch));
     Box::new(move |news| match news {
         News::Lost { worker, reason } => {
             tracing::info!(%job, worker, reason = %one_line(&reason), "a worker was lost");
@@ -445,14 +521,9 @@ fn news(live: Arc<Live>, common: &Common) -> Box<dyn Fn(News) + Send> {
         }
         // One speaks for all.
         News::Progress { worker: 0, steps, loss, .. } if live.events.wants_progress() => {
-            let epoch = live.job().history.last().map_or(0, |epoch| epoch.epoch);
-            let batch = u64::from(spec.batch_of(epoch).get());
-            let all = data.map_or(spec.steps, |samples| samples.div_ceil(shards).div_ceil(batch));
-            let done = epoch as f64 + steps as f64 / all.max(1) as f64;
-            let samples = data.map_or(0.0, |samples| samples as f64 * done);
-            let samples_per_second = samples / began.elapsed().as_secs_f64().max(1e-9);
-            let progress = Progress { epoch: epoch + 1, step: steps.min(all), steps: all, loss, samples_per_second };
-            live.events.tell(JobEvent::Progress(progress));
+            let job = live.job();
+            let epoch = job.history.last().map_or(0, |epoch| epoch.epoch);
+            live.events.tell(JobEvent::Progress(meter.progress(&job.shape(), epoch, steps, loss)));
         }
         News::Progress { .. } => {}
     })
@@ -463,7 +534,11 @@ impl Jobs {
     async fn go_back(&self, live: &Live, reason: &str) -> bool {
         let reason = format!("waits: {reason}");
         // Before it is in the queue: whoever finds it there to stop it has the last word on its state.
-        let job = self.change_anyway(live, |job| (job.state, job.reason) = (State::Queued, reason)).await;
+        let job = self.change_anyway(live, |job| {
+            (job.state, job.reason) = (State::Queued, reason);
+            job.forget_room();
+        });
+        let job = job.await;
         self.queue.locked().set_aside(ask_of(&job));
         // An order that came before it was in the queue.
         if *live.orders.borrow() == Order::Stop && self.queue.locked().remove(job.tenant, job.name.as_str()) {

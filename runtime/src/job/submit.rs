@@ -3,16 +3,20 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use weft_core::spec::{BadSpec, CheckedSpec, JobSpec, Shape};
+use weft_core::sync::Channel as ChannelKind;
 use weft_gpu::pool::{PoolError, Spare, Wish};
-use weft_gpu::{Lease, Pool, Request};
+use weft_gpu::{Codec, Lease, Pool, Request};
 
 use super::apart::apart;
-use super::common::{Common, JobData, LEFT_BY_JOBS, lease, split_memory};
-use super::live::Prepared;
+use super::brief::{Brief, DataRef};
+use super::channel::{BlobsChannel, Channel, MemoryChannel, StoreChannel};
+use super::live::Live;
 use super::probe::Probe;
 use super::record::{Job, State};
-use super::spec::{BadSpec, JobSpec, Meaning};
+use super::workshop::{InstanceRules, JobData, LEFT_BY_JOBS, Wanted, Workshop, split_memory};
 use super::{JobError, is_busy};
 use crate::catalog::BlobFile;
 use crate::clock::unix_ms;
@@ -23,20 +27,38 @@ use crate::locks::Lock;
 use crate::model::Model;
 use crate::names::{MAX_NAME, Name};
 use crate::node::Node;
-use crate::sandbox::{Loaded, TeamId};
+use crate::sandbox::TeamId;
 use crate::tenant::{Tenant, TenantId};
+use crate::train::worker::{FunctionHost, Trainer};
 
 /// All that a job needs, found, and not tried out yet.
 pub(super) struct Found {
-    function: Arc<Loaded>,
-    name: Name,
+    trainer: Trainer,
     data: Option<JobData>,
     init_from: Option<Model<BlobFile>>,
     pool: Pool,
-    meaning: Meaning,
+    spec: CheckedSpec,
+    device: Wish,
+    codec: Codec,
+}
+
+/// Where a job wants to compute, and how what its workers send is encoded.
+pub(crate) fn device_and_codec(spec: &CheckedSpec) -> Result<(Wish, Codec), BadSpec> {
+    let device = spec.words.device.parse().map_err(|error| BadSpec::new("device", error))?;
+    let codec = spec.codec().parse().map_err(|error| BadSpec::new("codec", error))?;
+    Ok((device, codec))
 }
 
 impl Node {
+    /// What runs functions here.
+    pub(crate) fn function_host(&self) -> FunctionHost {
+        FunctionHost {
+            sandbox: self.sandbox.clone(),
+            invocations: self.invocations.clone(),
+            stopping: self.stopping.clone(),
+        }
+    }
+
     /// Queues a job. The second part tells whether it is new, or was found by its key.
     pub async fn submit_job(
         self: &Arc<Self>,
@@ -76,7 +98,7 @@ impl Node {
         spec: JobSpec,
         idempotency: Option<(String, Digest)>,
     ) -> Result<(Arc<Job>, bool), JobError> {
-        spec.check()?;
+        device_and_codec(&spec.check()?)?;
         let name = match &spec.name {
             Some(name) => name.parse().map_err(|error| BadSpec::new("name", error))?,
             None => made_up_name(&spec.function)?,
@@ -97,6 +119,9 @@ impl Node {
             seed,
             version: function.active,
             data,
+            shape: None,
+            changes: Vec::new(),
+            scaled: false,
             state: State::Queued,
             reason: String::new(),
             created_ms: unix_ms(),
@@ -112,22 +137,30 @@ impl Node {
             starts: 0,
             deaths: 0,
             died_at: None,
-            host_bytes: 0,
+            host: Default::default(),
             blamed: 0,
             idempotency,
             spec,
         };
-        let found = self.find(tenant, &job).await?;
-        self.check_room(tenant, &job.spec, &found)?;
+        let mut found = self.find(tenant, &job).await?;
+        let samples = found.data.as_ref().map(|data| data.manifest.train.count);
+        job.shape = Some(found.spec.first_shape(samples));
+        self.check_room(tenant, &job, &found)?;
         let manifest = found.data.as_ref().map(|data| data.manifest.clone());
-        let prepared = match self.try_before(tenant, &job, found).await {
-            // There is no room to try it out now: that is done when its turn has come.
-            Err(error) if error.passes() => None,
-            tried => Some(tried?),
+        let prepared = loop {
+            match self.try_before(tenant, &job, found).await {
+                // There is no room to try it out now: that is done when its turn has come.
+                Err(error) if error.passes() => break None,
+                Err(JobError::OutOfMemory(_)) if job.double_memory(tenant.quota().worker_memory) => {
+                    found = self.find(tenant, &job).await?;
+                    self.check_room(tenant, &job, &found)?;
+                }
+                tried => break Some(tried?),
+            }
         };
         if let Some(prepared) = &prepared {
-            job.host_bytes = prepared.common.host_bytes;
-            self.check_quota(tenant, &job.spec, job.host_bytes)?;
+            job.host = prepared.brief.host;
+            self.check_quota(tenant, &job.shape(), job.host_bytes())?;
         }
         let changing = self.jobs.pause().await;
         if let Some((key, asked)) = &job.idempotency
@@ -159,21 +192,26 @@ impl Node {
 
     /// Finds everything that a job needs. None of its code runs.
     pub(super) async fn find(&self, tenant: &Tenant, job: &Job) -> Result<Found, JobError> {
-        let spec = &job.spec;
-        let meaning = spec.check()?;
+        let (words, spec) = (&job.spec, job.spec.check()?);
+        let (device, codec) = device_and_codec(&spec)?;
         let function = self.registry.ready_version(tenant.id, &job.version).await?;
         if !function.is_trainer() {
             return Err(BadSpec::new("function", "it answers requests and does not train; see `weft invoke`").into());
         }
-        let name: Name = spec.function.parse().map_err(|error| BadSpec::new("function", error))?;
-        let data = match (&spec.dataset, job.data) {
+        let name: Name = words.function.parse().map_err(|error| BadSpec::new("function", error))?;
+        let data = match (&words.dataset, job.data) {
             (Some(dataset), Some(version)) => Some(self.job_data(dataset, &version).await?),
             _ => None,
         };
         if let Some(data) = &data {
-            check_shards(spec, data)?;
+            let first = || spec.first_shape(Some(data.manifest.train.count));
+            let shape = job.shape.unwrap_or_else(first);
+            check_shards(&spec, &shape, data)?;
+            if words.workers.is_range() {
+                check_shards(&spec, &Shape { workers: words.workers.most, ..shape }, data)?;
+            }
         }
-        let init_from = match &spec.init_from {
+        let init_from = match &words.init_from {
             Some(model) if job.checkpoint.is_none() => {
                 let model = self.catalog.model(tenant.id, model)?;
                 let place = self.place_for_opening(tenant).await?;
@@ -182,17 +220,23 @@ impl Node {
             _ => None,
         };
         let pool = self.devices.open().await?.clone();
-        Ok(Found { function, name, data, init_from, pool, meaning })
+        let trainer = Trainer { code: function, name, version: job.version };
+        Ok(Found { trainer, data, init_from, pool, spec, device, codec })
     }
 
     /// Tries a job out while its submission waits for the answer, on a lease and a thread that are for that alone.
-    async fn try_before(self: &Arc<Self>, tenant: &Arc<Tenant>, job: &Job, found: Found) -> Result<Prepared, JobError> {
+    async fn try_before(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        job: &Job,
+        found: Found,
+    ) -> Result<Arc<Workshop>, JobError> {
         let place = self.place_for_trial(tenant).await?;
-        let (_, bytes) = split_memory(job.spec.memory);
+        let (_, bytes) = split_memory(job.shape().memory);
         // Trials leave to calls what workers leave to them.
         let spare = Spare::OneIn(LEFT_BY_JOBS);
         let lease =
-            |device: Wish| found.pool.lease(Request { device, spare, ..Request::new(tenant.name.as_str(), bytes) });
+            |device: Wish| found.pool.lease(Request { device, spare, ..Request::new(tenant.owner.clone(), bytes) });
         let lease = match lease(Wish::Cpu) {
             Err(PoolError::NoSuchDevice { .. }) => lease(Wish::Auto),
             leased => leased,
@@ -213,53 +257,69 @@ impl Node {
         job: &Job,
         found: Found,
         lease: &Lease,
-    ) -> Result<Prepared, JobError> {
-        let Found { function, name, data, init_from, pool, meaning } = found;
-        let spec = &job.spec;
+    ) -> Result<Arc<Workshop>, JobError> {
+        let Found { trainer, data, init_from, pool, spec, device, codec } = found;
+        let host = self.function_host();
         let probe = Probe {
-            sandbox: self.sandbox.clone(),
-            function: function.clone(),
-            name: name.clone(),
-            version: job.version,
+            host: host.clone(),
+            trainer: trainer.clone(),
             tenant: tenant.clone(),
-            invocations: self.invocations.clone(),
             seed: job.seed,
             spec: spec.clone(),
+            codec,
+            shape: job.shape(),
+            instances: InstanceRules::default(),
             data: data.clone(),
             init_from,
             has_trained: job.checkpoint.is_some(),
         };
         let probed = probe.run(lease).await?;
-        let rule = spec.rule(probed.counts)?;
-        let cores = self.sandbox.limits().cores;
-        let lanes = (spec.workers * spec.fan_out) as usize;
-        let Meaning { device, codec, lifetime, .. } = meaning;
-        let common = Common {
-            sandbox: self.sandbox.clone(),
-            pool,
-            function,
-            name,
+        let brief = Brief {
+            tenant: tenant.id,
+            job: job.name.clone(),
+            run: job.starts,
+            function: trainer.name.clone(),
             version: job.version,
+            data: job.data.zip(job.spec.dataset.clone()).map(|(version, name)| DataRef { name, version }),
+            settings: probed.settings,
+            trainer: probed.trainer,
+            spec,
+            sync: probed.sync,
+            seed: job.seed,
+            host: probed.host,
+        };
+        Ok(Arc::new(Workshop {
+            brief,
+            host,
+            pool,
+            trainer,
             tenant: tenant.clone(),
             log: self.logs.book(tenant.id),
-            job: job.name.clone(),
-            seed: job.seed,
-            settings: probed.settings,
-            traits: probed.traits,
-            exchange: rule.exchange(spec.workers),
+            data,
             device,
             codec,
-            data,
-            lifetime,
-            host_bytes: probed.host_bytes,
-            invocations: self.invocations.clone(),
-            stopping: self.stopping.clone(),
+            instances: InstanceRules::default(),
             team: TeamId::next(),
-            threads: (cores / lanes).max(1),
-            ahead: lanes < cores,
-            spec: spec.clone(),
+            cores_per_gib: self.settings.cores_per_gib,
+        }))
+    }
+
+    /// Through what the workers of a job exchange what they have, in one run of it. What an earlier run has left is
+    /// deleted.
+    pub(super) async fn open_channel(&self, live: &Live, workshop: &Workshop) -> Result<Arc<dyn Channel>, JobError> {
+        let (brief, tenant) = (&workshop.brief, &workshop.tenant);
+        // A job may run several times between two starts of its node.
+        let run = (brief.run << 32) + live.runs.fetch_add(1, Relaxed);
+        let channel: Arc<dyn Channel> = match brief.sync.channel {
+            ChannelKind::Memory => return Ok(Arc::new(MemoryChannel::default())),
+            ChannelKind::Store => Arc::new(StoreChannel::new(self.bucket(tenant, Some(brief.job.clone())), run)),
+            ChannelKind::Blobs => {
+                let scratch = self.blobs.scratch(&format!("{}/{}", tenant.id.key(), brief.job));
+                Arc::new(BlobsChannel::new(scratch, tenant.storage.clone(), run, brief.host.per_worker(1)))
+            }
         };
-        Ok(Prepared { common: Arc::new(common), rule })
+        channel.clear().await?;
+        Ok(channel)
     }
 
     async fn job_data(&self, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
@@ -270,10 +330,10 @@ impl Node {
     }
 
     /// Refuses a job that its tenant's quota never lets run.
-    pub(super) fn check_quota(&self, tenant: &Tenant, spec: &JobSpec, host_bytes: u64) -> Result<(), JobError> {
+    pub(super) fn check_quota(&self, tenant: &Tenant, shape: &Shape, host_bytes: u64) -> Result<(), JobError> {
         let quota = tenant.quota();
-        let lanes = spec.lanes();
-        let bytes = spec.all_memory(host_bytes);
+        let lanes = shape.lanes();
+        let bytes = shape.all_memory(host_bytes);
         let over = |name, limit, what: String| Err(JobError::Quota { name, limit, what });
         if lanes > quota.workers {
             return over("workers", quota.workers.into(), format!("{lanes} workers"));
@@ -283,7 +343,7 @@ impl Node {
                 0 => String::new(),
                 each => format!(" and {each} bytes each for copies of the model"),
             };
-            let what = format!("{lanes} workers of {}{copies}", spec.memory);
+            let what = format!("{lanes} workers of {}{copies}", shape.memory);
             return over("worker_memory", quota.worker_memory, what);
         }
         if tenant.ledger.usage().device_seconds() >= quota.device_seconds as f64 {
@@ -293,27 +353,40 @@ impl Node {
     }
 
     /// Refuses a job that could never run.
-    fn check_room(&self, tenant: &Tenant, spec: &JobSpec, found: &Found) -> Result<(), JobError> {
-        let lanes = spec.lanes();
+    fn check_room(&self, tenant: &Tenant, job: &Job, found: &Found) -> Result<(), JobError> {
+        let shape = job.shape();
+        let lanes = shape.lanes();
         if lanes > self.settings.max_workers {
             let problem = format!("{lanes} are more than the node's `max_workers` of {}", self.settings.max_workers);
             return Err(BadSpec::new("workers", problem).into());
         }
-        // What no device has even when it is empty; what is only taken now comes back.
-        match lease(&found.pool, tenant, spec, found.meaning.device, 0, Default::default()) {
+        self.check_devices(tenant, &shape, found.device, &found.pool)?;
+        self.check_quota(tenant, &shape, 0)
+    }
+
+    /// Refuses workers that no device has room for, even when it is empty; what is only taken now comes back.
+    pub(super) fn check_devices(
+        &self,
+        tenant: &Tenant,
+        shape: &Shape,
+        device: Wish,
+        pool: &Pool,
+    ) -> Result<(), JobError> {
+        let wanted = Wanted { shape: *shape, device, host_bytes: 0 };
+        match wanted.lease_function(pool, tenant) {
             Ok(_) => {}
             Err(error) if is_busy(&error) => {}
             Err(error @ PoolError::NothingFits { .. }) => return Err(BadSpec::new("memory", error).into()),
             Err(error) => return Err(BadSpec::new("device", error).into()),
         }
         let left = |memory: usize| (memory - memory / LEFT_BY_JOBS.get() as usize) as u64;
-        let capacity: u64 = found.pool.devices().map(|(_, info)| left(info.memory)).sum();
-        let (_, each) = split_memory(spec.memory);
+        let (lanes, capacity): (u32, u64) = (shape.lanes(), pool.devices().map(|(_, info)| left(info.memory)).sum());
+        let (_, each) = split_memory(shape.memory);
         if (each as u64).saturating_mul(lanes.into()) > capacity {
-            let problem = format!("{lanes} workers of {} bytes are more than all devices have for jobs", spec.memory);
+            let problem = format!("{lanes} workers of {} bytes are more than all devices have for jobs", shape.memory);
             return Err(BadSpec::new("memory", problem).into());
         }
-        self.check_quota(tenant, spec, 0)
+        Ok(())
     }
 }
 
@@ -326,16 +399,16 @@ fn made_up_name(function: &str) -> Result<Name, JobError> {
 }
 
 /// Every worker needs a whole batch, at least once an epoch.
-fn check_shards(spec: &JobSpec, data: &JobData) -> Result<(), JobError> {
-    let shards = u64::from(spec.workers) * u64::from(spec.fan_out);
-    let plan = ShardPlan { shards, stratified: spec.stratified, ..ShardPlan::default() };
+pub(crate) fn check_shards(spec: &CheckedSpec, shape: &Shape, data: &JobData) -> Result<(), JobError> {
+    let shards = u64::from(shape.lanes());
+    let plan = ShardPlan { shards, stratified: spec.words.stratified, ..ShardPlan::default() };
     let least = plan.count(&data.manifest.train, shards - 1).map_err(|error| BadSpec::new("workers", error))?;
-    for batch in std::iter::once(&spec.batch).chain(spec.batch_schedule.values()) {
-        if u64::from(*batch) > least {
-            let problem =
-                format!("{batch} is more than the {least} samples of a worker's shard; use fewer workers, or less");
-            return Err(BadSpec::new("batch", problem).into());
-        }
+    let batch = spec.largest_batch(shape);
+    if u64::from(batch) > least {
+        let problem = format!(
+            "{batch} is more than the {least} samples of a worker's shard; use fewer workers, or a batch of at most {least}"
+        );
+        return Err(BadSpec::new("batch", problem).into());
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ use crate::tenant::TenantId;
 
 /// How long a suspect that makes no progress is on trial after the first death; twice as long after each one more.
 const FIRST_TRIAL: Duration = Duration::from_secs(30);
+/// How long a suspect's blobs are waited for at first: none of its code runs before it has them, and the others wait.
+pub(super) const FIRST_FIND: Duration = Duration::from_secs(5);
 /// How often that is doubled at most.
 const MOST_DOUBLINGS: u32 = 10;
 
@@ -61,6 +63,11 @@ pub(super) fn trial_of(deaths: u32) -> Duration {
     FIRST_TRIAL * (1 << deaths.saturating_sub(1).min(MOST_DOUBLINGS))
 }
 
+/// Nobody is on trial, as a record.
+pub(super) fn no_trial() -> Batch {
+    Batch::default().delete::<Trial>(KEY.to_owned())
+}
+
 impl Node {
     /// Notes that a suspect is on trial, before any of its code runs.
     pub(super) async fn begin_trial(&self, live: &Live) -> Result<(), MetaError> {
@@ -81,8 +88,8 @@ impl Node {
         self.jobs.look_through_queue();
     }
 
-    pub(super) async fn forget_trial(&self) {
-        if let Err(error) = self.metadata.commit(Batch::default().delete::<Trial>(KEY.to_owned())).await {
+    async fn forget_trial(&self) {
+        if let Err(error) = self.metadata.commit(no_trial()).await {
             tracing::error!(%error, "that a suspect's trial is over could not be written");
         }
     }

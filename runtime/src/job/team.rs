@@ -1,23 +1,37 @@
-//! The workers of one job: does what the [`Barrier`] says, and tells it what happens.
+//! The workers of one job: does what the state machines of [`weft_core::sync`] say, and tells them what happens.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use weft_core::spec::{Memory, Shape};
+use weft_core::sync::barrier::MergeResult;
+use weft_core::sync::{Action, Barrier, Event, Exchange, MergePlan, Who, arrivals};
+use weft_core::usage::Used;
 use weft_gpu::Lease;
 
 use super::JobError;
-use super::common::Common;
+use super::channel::{Channel, Payload};
 use super::silence::{Silence, describe};
-use super::worker::{Assignment, Contribution, Declaration, Message, Used, WorkerError, WorkerHandle, start_worker};
-use crate::sync::{Action, Barrier, Event, Exchange, Who};
+use super::worker::{
+    Assignment, Contribution, Declaration, MergeOrder, Message, Task, WorkOrder, WorkerError, WorkerHandle,
+    start_worker,
+};
+use super::workshop::Workshop;
+
+mod free;
+
+use free::Free;
 
 /// The contributions of a round, in the order of the workers.
 pub type Contributions = Vec<(u32, Box<Contribution>)>;
 
 /// How often one worker may fail in one round.
 pub const ATTEMPTS: u32 = 3;
+
+/// How long workers that are dismissed are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(30);
 
 /// An order to a running job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,6 +52,8 @@ pub enum Halt {
     OutOfTime,
     /// Something temporary is in the way: a full device, a bucket that cannot be reached.
     Waits(String),
+    /// A worker of a job that may have more memory has run out of it.
+    OutOfMemory(String),
     Failed(String),
 }
 
@@ -45,7 +61,11 @@ impl Halt {
     /// What an error comes to.
     pub fn of(error: &JobError) -> Self {
         let text = error.to_string();
-        if error.passes() { Self::Waits(text) } else { Self::Failed(text) }
+        match error {
+            JobError::OutOfMemory(_) => Self::OutOfMemory(text),
+            error if error.passes() => Self::Waits(text),
+            _ => Self::Failed(text),
+        }
     }
 }
 
@@ -76,9 +96,37 @@ pub struct Sizes {
     pub weights: usize,
 }
 
+/// Who says what a worker is to do. Asked when it can begin, and again when it was lost and is back.
+pub trait Director {
+    fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt>;
+}
+
+/// Who says what workers do that do not wait for each other, and what becomes of what they hand in.
+pub trait FreeDirector {
+    /// What a worker is to do in its round of this number.
+    fn assignment(&mut self, who: Who, clock: u64) -> Result<Assignment, Halt>;
+    /// A contribution has arrived, computed from a model that has changed so often since.
+    fn arrived(&mut self, worker: u32, contribution: Box<Contribution>, staleness: u64) -> Result<(), Halt>;
+    /// A peer, which has handed in `own`, takes a step with the mean of these contributions.
+    fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt>;
+}
+
+/// What a round came to.
+#[derive(Default)]
+pub struct Round {
+    pub number: u64,
+    pub contributions: Contributions,
+    /// Where the merged numbers lie, if workers merged.
+    pub results: Vec<MergeResult>,
+}
+
 pub struct Team {
-    common: Arc<Common>,
+    workshop: Arc<Workshop>,
+    channel: Arc<dyn Channel>,
+    shape: Shape,
     barrier: Barrier,
+    /// Instead of the barrier, where workers do not wait for each other.
+    free: Option<Free>,
     handles: Vec<Option<WorkerHandle>>,
     /// For those that are started first.
     leases: Vec<Option<Vec<Lease>>>,
@@ -92,8 +140,8 @@ pub struct Team {
     pub sizes: Sizes,
     declaration: Option<Box<Declaration>>,
     waiting_for: usize,
-    /// Of the round.
-    assignments: Vec<Option<Assignment>>,
+    /// What the workers of this round do.
+    task: Option<Task>,
     contributions: Vec<Option<Box<Contribution>>>,
     last_error: String,
     /// Whether that was the node's, and not the function's.
@@ -101,7 +149,7 @@ pub struct Team {
     silence: Silence,
     /// How many workers were lost so far.
     pub losses: u64,
-    /// Resources of workers that have not handed in a contribution, such as those of starting up.
+    /// Resources of workers that have not handed in a contribution, such as those of starting up or merging.
     pub overhead: Vec<Used>,
     news: Box<dyn Fn(News) + Send>,
 }
@@ -113,23 +161,60 @@ pub struct Lines {
     pub news: Box<dyn Fn(News) + Send>,
 }
 
+/// Nobody is told anything before the first round.
+struct Nobody;
+
+impl Director for Nobody {
+    fn assignment(&mut self, _: Who, _: u64) -> Result<Assignment, Halt> {
+        Err(Halt::Failed("a worker was to begin before the first round".to_owned()))
+    }
+}
+
+impl FreeDirector for Nobody {
+    fn assignment(&mut self, who: Who, clock: u64) -> Result<Assignment, Halt> {
+        Director::assignment(self, who, clock)
+    }
+
+    fn arrived(&mut self, _: u32, _: Box<Contribution>, _: u64) -> Result<(), Halt> {
+        Ok(())
+    }
+
+    fn average(&mut self, _: Who, _: &Contribution, _: &[&Contribution]) -> Result<(), Halt> {
+        Ok(())
+    }
+}
+
+/// What starts the workers.
+enum Starts {
+    Barrier(Vec<Action>),
+    Free(Vec<arrivals::Action>),
+}
+
+/// Something that a team waits for.
+enum Happened {
+    Said(Message),
+    Killed(u32),
+    /// The round, or a worker of it, has taken longer than it may.
+    Overdue,
+}
+
 impl Team {
     /// Starts all workers and waits until they are ready. Returns what the trainer declared.
     pub async fn start(
-        common: Arc<Common>,
+        workshop: Arc<Workshop>,
+        channel: Arc<dyn Channel>,
+        shape: Shape,
         leases: Vec<Vec<Lease>>,
         lines: Lines,
         deadline: Option<Instant>,
     ) -> Result<(Self, Box<Declaration>), Halt> {
-        let workers = common.spec.workers;
-        let (barrier, starts) = Barrier::new(workers, common.spec.on_loss, ATTEMPTS);
         let (outbox, messages) = mpsc::unbounded_channel();
-        let count = workers as usize;
-        let straggler = Some(common.spec.straggler_ms).filter(|ms| *ms > 0).map(Duration::from_millis);
+        let (straggler, on_loss) = (workshop.spec().straggler, workshop.spec().words.on_loss);
         let mut team = Self {
-            barrier,
-            handles: (0..count).map(|_| None).collect(),
-            leases: leases.into_iter().map(Some).collect(),
+            barrier: Barrier::new(0, on_loss, ATTEMPTS).0,
+            free: None,
+            handles: Vec::new(),
+            leases: Vec::new(),
             outbox,
             messages,
             orders: lines.orders,
@@ -139,110 +224,194 @@ impl Team {
             straggler,
             sizes: Sizes::default(),
             declaration: None,
-            waiting_for: count,
-            assignments: vec![None; count],
-            contributions: (0..count).map(|_| None).collect(),
+            waiting_for: 0,
+            task: None,
+            contributions: Vec::new(),
             last_error: String::new(),
             last_error_passes: false,
             silence: Silence::new(Instant::now()),
             losses: 0,
             overhead: Vec::new(),
             news: lines.news,
-            common,
+            workshop,
+            channel,
+            shape,
         };
-        team.obey(starts)?;
-        while team.waiting_for > 0 || team.declaration.is_none() {
-            team.next(None).await?;
-        }
-        let Some(declaration) = team.declaration.take() else {
-            return Err(Halt::Failed("no worker declared a model".to_owned()));
-        };
+        let declaration = team.employ(shape, leases).await?;
         Ok((team, declaration))
     }
 
-    /// One round: every worker that takes part gets an assignment. Returns their contributions in the order of the
-    /// workers.
+    /// Starts the workers of a shape, where there are none, and waits until they are ready. Returns what the trainer
+    /// declared. Rounds go on counting, so that what earlier workers left in the channel is not taken for theirs.
+    pub async fn employ(&mut self, shape: Shape, leases: Vec<Vec<Lease>>) -> Result<Box<Declaration>, Halt> {
+        let (workers, count) = (shape.workers, shape.workers as usize);
+        let (on_loss, pace) = (self.workshop.spec().words.on_loss, self.workshop.brief.sync.pace);
+        let starts = match (pace.is_free() && workers > 1, &mut self.free) {
+            (true, Some(free)) => Starts::Free(free.resize(workers)),
+            (true, None) => {
+                let (free, starts) = Free::new(workers, pace, on_loss);
+                self.free = Some(free);
+                Starts::Free(starts)
+            }
+            (false, _) => {
+                self.free = None;
+                Starts::Barrier(self.barrier.resize(workers))
+            }
+        };
+        self.shape = shape;
+        self.handles = (0..count).map(|_| None).collect();
+        self.leases = leases.into_iter().map(Some).collect();
+        self.contributions = (0..count).map(|_| None).collect();
+        (self.waiting_for, self.declaration, self.task) = (count, None, None);
+        match starts {
+            Starts::Barrier(starts) => drop(self.obey(starts, &mut Nobody)?),
+            Starts::Free(starts) => drop(self.obey_free(starts, &mut Nobody)?),
+        }
+        while self.waiting_for > 0 || self.declaration.is_none() {
+            match self.free {
+                Some(_) => drop(self.next_free(None, &mut Nobody).await?),
+                None => drop(self.next(None, &mut Nobody).await?),
+            }
+        }
+        self.declaration.take().ok_or_else(|| Halt::Failed("no worker declared a model".to_owned()))
+    }
+
+    /// Ends all workers, and waits until they have given back what they held.
+    pub async fn dismiss(&mut self) {
+        self.barrier.resize(0);
+        if let Some(free) = &mut self.free {
+            free.resize(0);
+        }
+        self.handles.clear();
+        self.leases.clear();
+        self.contributions.clear();
+        let (outbox, messages) = mpsc::unbounded_channel();
+        self.outbox = outbox;
+        // What they still say is heard by nobody. Each lets go of its lease before it does of this.
+        let mut last_words = std::mem::replace(&mut self.messages, messages);
+        let over = async {
+            while let Some(message) = last_words.recv().await {
+                if let Message::Ready { used, .. } | Message::Merged { used, .. } = message {
+                    self.overhead.push(used);
+                }
+            }
+        };
+        if tokio::time::timeout(LAST_WORDS, over).await.is_err() {
+            tracing::warn!(job = %self.workshop.brief.job, "a worker that was dismissed does not end");
+        }
+    }
+
+    pub fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// One round: every worker that takes part gets an assignment, and if there is a plan, workers merge what they have.
     pub async fn round(
         &mut self,
+        task: Task,
         takes_part: impl Fn(u32) -> bool,
-        assignment: impl Fn(u32, u64) -> Assignment,
-    ) -> Result<Contributions, Halt> {
-        let round = self.barrier.round() + 1;
-        for worker in 0..self.common.spec.workers {
-            let index = worker as usize;
-            self.assignments[index] = takes_part(worker).then(|| assignment(worker, round));
-            self.contributions[index] = None;
-        }
-        let overdue = self.straggler.map(|straggler| Instant::now() + straggler);
+        merges: Option<Arc<MergePlan>>,
+        director: &mut dyn Director,
+    ) -> Result<Round, Halt> {
+        self.task = Some(task);
+        self.contributions.iter_mut().for_each(|contribution| *contribution = None);
         // One that was told of may have ended without a word: with a straggler that was left behind.
         if let Some(silent) = self.silence.heard(Instant::now()) {
             (self.news)(News::Heard(silent));
         }
-        let begin = self.barrier.begin(takes_part);
-        if let Some(merged) = self.obey(begin)? {
-            return Ok(merged);
-        }
+        let begin = self.barrier.begin(takes_part, merges);
+        self.until_complete(begin, director).await
+    }
+
+    /// Has a result merged again that was not found where it should be.
+    pub async fn merge_again(&mut self, round: u64, merge: usize, director: &mut dyn Director) -> Result<Round, Halt> {
+        "a merged result was not found in the channel".clone_into(&mut self.last_error);
+        self.last_error_passes = true;
+        let again = self.barrier.handle(Event::ResultMissing { round, merge });
+        self.until_complete(again, director).await
+    }
+
+    async fn until_complete(&mut self, actions: Vec<Action>, director: &mut dyn Director) -> Result<Round, Halt> {
+        let alarm = |team: &Self| team.straggler.map(|straggler| Instant::now() + straggler);
+        let mut overdue = alarm(self);
+        let mut complete = self.obey(actions, director)?;
         loop {
-            if let Some(merged) = self.next(overdue).await? {
-                return Ok(merged);
+            if let Some(round) = complete {
+                return Ok(round);
+            }
+            complete = self.next(overdue, director).await?;
+            // Whoever is started again has as long as the others had.
+            if overdue.is_some_and(|overdue| overdue <= Instant::now()) {
+                overdue = alarm(self);
             }
         }
     }
 
     /// Waits for a message, an order or a deadline, and handles it.
-    async fn next(&mut self, overdue: Option<Instant>) -> Result<Option<Contributions>, Halt> {
-        let tell_at = self.silence.tell_at();
-        let alarm = [self.deadline, overdue].into_iter().flatten().fold(tell_at, Instant::min);
-        let ring = tokio::time::sleep_until(alarm.into());
-        enum Happened {
-            Ordered(Order),
-            Said(Message),
-            Killed(u32),
-            Rang,
-        }
-        let happened = tokio::select! {
-            biased;
-            ordered = self.orders.wait_for(|order| *order != Order::Run) => {
-                Happened::Ordered(ordered.map_or(Order::Stop, |order| *order))
-            }
-            Some(message) = self.messages.recv() => Happened::Said(message),
-            Some(worker) = self.kills.recv() => Happened::Killed(worker),
-            () = ring => Happened::Rang,
-        };
-        match happened {
-            Happened::Ordered(Order::Pause) => Err(Halt::Paused),
-            Happened::Ordered(_) => Err(Halt::Stopped),
-            Happened::Said(message) => {
-                if let Some(silent) = self.silence.heard(Instant::now()) {
-                    (self.news)(News::Heard(silent));
-                }
-                self.hear(message)
-            }
-            Happened::Killed(worker) => match self.barrier.claim(worker) {
-                Some(who) => self.lose(who, &WorkerError::Killed),
+    async fn next(&mut self, overdue: Option<Instant>, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
+        match self.happen(overdue).await? {
+            None => Ok(None),
+            Some(Happened::Said(message)) => self.hear(message, director),
+            Some(Happened::Killed(worker)) => match self.who(worker) {
+                Some(who) => self.lose(who, &WorkerError::Killed, director),
                 None => Ok(None),
             },
-            Happened::Rang if self.deadline.is_some_and(|deadline| deadline <= Instant::now()) => Err(Halt::OutOfTime),
-            Happened::Rang if overdue.is_none_or(|overdue| overdue > Instant::now()) => {
-                let silent = self.silence.tell(Instant::now());
-                (self.news)(News::Silent(describe(&self.barrier.awaited(), silent)));
-                Ok(None)
-            }
-            Happened::Rang => {
-                self.last_error = WorkerError::Straggler(self.common.spec.straggler_ms).to_string();
-                self.last_error_passes = false;
+            Some(Happened::Overdue) => {
+                self.note_straggler();
                 let actions = self.barrier.handle(Event::Overdue { round: self.barrier.round() });
                 for action in &actions {
                     if let Action::Abandon(who) = action {
                         self.tell_lost(who.worker, self.last_error.clone());
                     }
                 }
-                self.obey(actions)
+                self.obey(actions, director)
             }
         }
     }
 
-    fn hear(&mut self, message: Message) -> Result<Option<Contributions>, Halt> {
+    /// Waits for a message, an order or a deadline. Nothing has happened where followers were only told of the silence.
+    async fn happen(&mut self, overdue: Option<Instant>) -> Result<Option<Happened>, Halt> {
+        let tell_at = self.silence.tell_at();
+        let alarm = [self.deadline, overdue].into_iter().flatten().fold(tell_at, Instant::min);
+        let ring = tokio::time::sleep_until(alarm.into());
+        let happened = tokio::select! {
+            biased;
+            ordered = self.orders.wait_for(|order| *order != Order::Run) => {
+                return match ordered.map_or(Order::Stop, |order| *order) {
+                    Order::Pause => Err(Halt::Paused),
+                    _ => Err(Halt::Stopped),
+                };
+            }
+            Some(message) = self.messages.recv() => Happened::Said(message),
+            Some(worker) = self.kills.recv() => Happened::Killed(worker),
+            () = ring => Happened::Overdue,
+        };
+        let now = Instant::now();
+        match happened {
+            Happened::Said(message) => {
+                if let Some(silent) = self.silence.heard(now) {
+                    (self.news)(News::Heard(silent));
+                }
+                Ok(Some(Happened::Said(message)))
+            }
+            Happened::Killed(worker) => Ok(Some(Happened::Killed(worker))),
+            Happened::Overdue if self.deadline.is_some_and(|deadline| deadline <= now) => Err(Halt::OutOfTime),
+            Happened::Overdue if overdue.is_none_or(|overdue| overdue > now) => {
+                let silent = self.silence.tell(now);
+                let awaited = self.free.as_ref().map_or_else(|| self.barrier.awaited(), Free::awaited);
+                (self.news)(News::Silent(describe(&awaited, silent)));
+                Ok(None)
+            }
+            Happened::Overdue => Ok(Some(Happened::Overdue)),
+        }
+    }
+
+    fn note_straggler(&mut self) {
+        self.last_error = WorkerError::Straggler(self.workshop.spec().words.straggler_ms).to_string();
+        self.last_error_passes = false;
+    }
+
+    fn hear(&mut self, message: Message, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
         let event = match message {
             Message::Ready { who, declaration, used } => {
                 self.overhead.push(used);
@@ -252,18 +421,27 @@ impl Team {
                 }
                 Event::Ready(who)
             }
-            Message::Done { who, round, contribution } => {
+            Message::Done { who, round, generation, contribution } => {
                 if !self.is_current(who) || round != self.barrier.round() {
                     return Ok(None);
                 }
-                if let Some(problem) = self.misfit(&contribution, who) {
-                    return self.lose(who, &WorkerError::Train(problem));
+                if let Some(problem) = self.misfit(&contribution) {
+                    return self.lose(who, &WorkerError::Train(problem), director);
                 }
                 let samples = contribution.samples;
                 self.contributions[who.worker as usize] = Some(contribution);
-                Event::Done { who, round, samples }
+                Event::Trained { who, round, generation, samples }
             }
-            Message::Lost { who, error } => return self.lose(who, &error),
+            Message::Merged { who, round, merge, generation, used } => {
+                self.overhead.push(used);
+                Event::Merged { who, round, merge, generation }
+            }
+            Message::Missing { who, round, merge, generation, sources } => {
+                "parts of its workers' contributions were not found in the channel".clone_into(&mut self.last_error);
+                self.last_error_passes = true;
+                Event::Missing { who, round, merge, generation, sources }
+            }
+            Message::Lost { who, error } => return self.lose(who, &error, director),
             Message::Progress { who, steps, loss, samples } => {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 return Ok(None);
@@ -271,47 +449,67 @@ impl Team {
             Message::Computes => return Ok(None),
         };
         let actions = self.barrier.handle(event);
-        self.obey(actions)
+        self.obey(actions, director)
     }
 
     /// The worker that currently fills a place.
     pub fn who(&self, worker: u32) -> Option<Who> {
-        self.barrier.claim(worker)
+        self.free.as_ref().map_or_else(|| self.barrier.claim(worker), |free| free.claim(worker))
     }
 
     fn is_current(&self, who: Who) -> bool {
-        self.barrier.claim(who.worker) == Some(who)
+        self.who(who.worker) == Some(who)
     }
 
     /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
-    fn misfit(&self, contribution: &Contribution, who: Who) -> Option<String> {
-        use super::worker::Task;
-        let task = self.assignments[who.worker as usize].as_ref().map(|assignment| assignment.task);
-        let payload = match (task, self.common.exchange) {
+    fn misfit(&self, contribution: &Contribution) -> Option<String> {
+        let exchange = self.workshop.exchange(&self.shape);
+        let wanted = match (self.task, exchange) {
             (Some(Task::Evaluate) | None, _) => return None,
-            (Some(Task::Update), _) | (_, Exchange::Weights) => self.sizes.weights,
-            (_, Exchange::Gradients | Exchange::Statistics)
-                if contribution.samples == 0 || !contribution.encoded.is_empty() =>
-            {
-                0
-            }
+            (Some(Task::Update | Task::ShowWeights), _) | (_, Exchange::Weights) => self.sizes.weights,
+            (_, Exchange::Duals) => self.sizes.weights,
             (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,
         };
-        let fits = contribution.payload.len() == payload && contribution.buffers.len() == self.sizes.buffers;
+        let fits = match &contribution.payload {
+            Some(Payload::Plain(numbers)) => {
+                numbers.len() == wanted && contribution.buffers.len() == self.sizes.buffers
+            }
+            // Its length is known when it is decoded.
+            Some(Payload::Encoded(_)) => contribution.buffers.len() == self.sizes.buffers,
+            // Nothing was computed, or it lies in the channel, where those who merge it look at it.
+            None => true,
+        };
         (!fits).then(|| "the trainer declares another model for this worker than for worker 0".to_owned())
     }
 
-    fn lose(&mut self, who: Who, error: &WorkerError) -> Result<Option<Contributions>, Halt> {
-        if !self.is_current(who) {
+    fn lose(&mut self, who: Who, error: &WorkerError, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
+        if !self.note_lost(who, error)? {
             return Ok(None);
         }
-        // One that was not there yet is still waited for.
-        self.handles[who.worker as usize] = None;
-        self.last_error = error.to_string();
-        self.last_error_passes = error.passes();
-        self.tell_lost(who.worker, self.last_error.clone());
         let actions = self.barrier.handle(Event::Lost(who));
-        self.obey(actions)
+        self.obey(actions, director)
+    }
+
+    /// Lets go of a worker that has ended, and tells of it. Whether it was still the one that counts.
+    fn note_lost(&mut self, who: Who, error: &WorkerError) -> Result<bool, Halt> {
+        let is_current = self.is_current(who);
+        if is_current {
+            // One that was not there yet is still waited for.
+            self.handles[who.worker as usize] = None;
+            self.last_error = error.to_string();
+            self.last_error_passes = error.passes();
+            self.tell_lost(who.worker, self.last_error.clone());
+            if matches!(error, WorkerError::OutOfMemory(_)) && self.workshop.spec().words.memory == Memory::Auto {
+                return Err(Halt::OutOfMemory(self.last_error.clone()));
+            }
+        }
+        Ok(is_current)
+    }
+
+    /// What it means that a worker has failed too often.
+    fn give_up(&self, worker: u32) -> Halt {
+        let text = format!("worker {worker} failed {ATTEMPTS} times in a row: {}", self.last_error);
+        if self.last_error_passes { Halt::Waits(text) } else { Halt::Failed(text) }
     }
 
     fn tell_lost(&mut self, worker: u32, reason: String) {
@@ -319,34 +517,42 @@ impl Team {
         (self.news)(News::Lost { worker, reason });
     }
 
-    fn obey(&mut self, actions: Vec<Action>) -> Result<Option<Contributions>, Halt> {
-        let mut merged = None;
+    fn obey(&mut self, actions: Vec<Action>, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
+        let mut complete = None;
         for action in actions {
             match action {
-                Action::Start(who) => {
-                    let leases = self.leases.get_mut(who.worker as usize).and_then(Option::take);
-                    let handle =
-                        start_worker(self.common.clone(), who, leases, self.outbox.clone(), self.runtime.clone());
-                    self.handles[who.worker as usize] = Some(handle);
+                Action::Start(who) => self.start_worker(who),
+                Action::Assign { who, round, generation } => {
+                    let assignment = director.assignment(who, round)?;
+                    self.order(who, WorkOrder::Work { assignment: Box::new(assignment), generation });
                 }
-                Action::Assign { who, .. } => {
-                    let index = who.worker as usize;
-                    if let (Some(handle), Some(assignment)) = (&self.handles[index], &self.assignments[index]) {
-                        handle.assign(assignment.clone());
-                    }
+                Action::Merge { who, round, merge, generation, parts, total } => {
+                    self.order(who, WorkOrder::Merge(MergeOrder { round, merge, generation, parts, total }));
                 }
                 // The next one takes its place.
                 Action::Abandon(who) => self.handles[who.worker as usize] = None,
-                Action::Merge { contributions, .. } => {
+                Action::Complete { round, contributions, results } => {
                     let take = |(worker, _): (u32, u64)| Some((worker, self.contributions[worker as usize].take()?));
-                    merged = Some(contributions.into_iter().filter_map(take).collect());
+                    let contributions = contributions.into_iter().filter_map(take).collect();
+                    complete = Some(Round { number: round, contributions, results });
                 }
-                Action::GiveUp { worker, .. } => {
-                    let text = format!("worker {worker} failed {ATTEMPTS} times in a row: {}", self.last_error);
-                    return Err(if self.last_error_passes { Halt::Waits(text) } else { Halt::Failed(text) });
-                }
+                Action::GiveUp { worker, .. } => return Err(self.give_up(worker)),
             }
         }
-        Ok(merged)
+        Ok(complete)
+    }
+
+    fn order(&self, who: Who, order: WorkOrder) {
+        if let Some(handle) = self.handles.get(who.worker as usize).and_then(Option::as_ref) {
+            handle.order(order);
+        }
+    }
+
+    fn start_worker(&mut self, who: Who) {
+        let index = who.worker as usize;
+        let leases = self.leases.get_mut(index).and_then(Option::take);
+        let (workshop, channel, outbox) = (self.workshop.clone(), self.channel.clone(), self.outbox.clone());
+        let handle = start_worker(workshop, channel, self.shape, who, leases, outbox, self.runtime.clone());
+        self.handles[index] = Some(handle);
     }
 }

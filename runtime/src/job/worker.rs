@@ -11,16 +11,20 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
+use weft_core::spec::Shape;
+use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::topology::Source;
+use weft_core::sync::{Slot, Who};
+use weft_core::usage::Used;
 use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
-use super::common::{Common, Cursor};
+use super::channel::{Channel, ChannelError, Payload};
 use super::model::{GlobalModel, WorkerState};
-use super::record::Stages;
 use super::worker_loop::WorkerLoop;
+use super::workshop::{Cursor, Workshop};
 use crate::dataset::batches::{BatchError, Cause};
 use crate::sandbox::InvokeError;
-use crate::sync::Who;
 use crate::train::declared::Plan;
 use crate::train::run::{Metrics, TrainError};
 
@@ -32,10 +36,44 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 pub enum Task {
     Train {
         steps: u64,
+        /// Whether all go on from one model afterwards; otherwise each from its own weights.
+        joins: bool,
     },
     /// Turns the merged statistics into weights. One worker does it for all.
     Update,
     Evaluate,
+    /// Hands its own weights over.
+    ShowWeights,
+}
+
+/// What a worker is told to do.
+pub enum WorkOrder {
+    /// Its part of a round. With a generation above 0 it may be one that it has done already: then it hands in the same
+    /// once more.
+    Work { assignment: Box<Assignment>, generation: u32 },
+    /// A merge of what others have put into the channel.
+    Merge(MergeOrder),
+}
+
+/// What a worker takes from the channel before it begins.
+#[derive(Clone, Debug)]
+pub enum TakeOrder {
+    /// What workers have merged in a round, and the learning rate that goes with it.
+    Results { round: u64, results: Arc<Vec<MergeResult>>, rate: f32 },
+    /// The model, which the coordinator has put there.
+    Model(Slot),
+}
+
+/// One merge of a round, all parts of which are there.
+#[derive(Clone, Debug)]
+pub struct MergeOrder {
+    pub round: u64,
+    /// Which of the plan's.
+    pub merge: usize,
+    pub generation: u32,
+    pub parts: Vec<Part>,
+    /// Samples of all parts of the round that count.
+    pub total: u64,
 }
 
 /// What one worker is given at the start of a round.
@@ -45,22 +83,33 @@ pub struct Assignment {
     pub task: Task,
     pub at: Cursor,
     pub model: Arc<GlobalModel>,
+    /// Where the worker finds what makes this model of the one before, if workers take it from the channel.
+    pub take: Option<TakeOrder>,
+    /// The state of the optimizer that all workers share, for one that does not have it.
+    pub optimizer: Option<Arc<WorkerState>>,
     pub worker_state: Option<Arc<WorkerState>>,
+    /// Whether that state is not what the worker left, so that it has to be loaded.
+    pub is_new_state: bool,
+    /// Gradients that a peer takes a step with, on its own weights, before anything else.
+    pub average: Option<Arc<Vec<f32>>>,
     /// The merged statistics of all workers; only for [`Task::Update`].
     pub statistics: Arc<Vec<f32>>,
 }
 
 /// What a worker hands over at the end of a round.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Contribution {
     pub samples: u64,
     pub loss: f64,
     /// The loss of the latest step.
     pub latest: f64,
-    /// Gradients, weights or statistics, as the rule asks for.
-    pub payload: Vec<f32>,
-    /// Encoded gradients, instead of `payload`, where a codec is used.
-    pub encoded: Vec<u8>,
+    /// Gradients, weights, statistics or duals, as the rule asks for; nothing where nothing was computed, or where it lies
+    /// in the channel already.
+    pub payload: Option<Payload>,
+    /// Whether payload and buffers lie in the channel, for the coordinator to take.
+    pub is_in_channel: bool,
+    /// Of the worker that made it.
+    pub claim: u64,
     pub buffers: Vec<f32>,
     pub worker_state: Option<WorkerState>,
     /// Metrics by name, each summed over samples.
@@ -68,19 +117,14 @@ pub struct Contribution {
     pub used: Used,
 }
 
-/// The resources that a contribution took.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Used {
-    pub stages: Stages,
-    pub cpu: Duration,
-    pub device: Duration,
-    pub is_gpu: bool,
-    pub wall: Duration,
-    /// Bytes of device memory and linear memory held.
-    pub memory: u64,
-    pub invocations: u64,
-    pub cold_starts: u64,
-    pub bytes: u64,
+impl Contribution {
+    /// The numbers that were handed over, as they are.
+    pub fn take_numbers(&mut self) -> Vec<f32> {
+        match self.payload.take() {
+            Some(Payload::Plain(numbers)) => numbers.into_vec(),
+            Some(Payload::Encoded(_)) | None => Vec::new(),
+        }
+    }
 }
 
 /// What a worker tells its team.
@@ -94,7 +138,23 @@ pub enum Message {
     Done {
         who: Who,
         round: u64,
+        generation: u32,
         contribution: Box<Contribution>,
+    },
+    Merged {
+        who: Who,
+        round: u64,
+        merge: usize,
+        generation: u32,
+        used: Used,
+    },
+    /// It could not merge, because these parts were not to be had, or were damaged.
+    Missing {
+        who: Who,
+        round: u64,
+        merge: usize,
+        generation: u32,
+        sources: Vec<Source>,
     },
     Lost {
         who: Who,
@@ -123,6 +183,9 @@ pub struct Declaration {
 pub enum WorkerError {
     #[error("{0}")]
     Train(String),
+    /// It needed more memory than it may have.
+    #[error("{0}")]
+    OutOfMemory(String),
     /// What the node could not do for it: read its samples, give it memory, keep its device.
     #[error("{0}")]
     Node(String),
@@ -160,9 +223,10 @@ impl From<TrainError> for WorkerError {
 
 impl From<InvokeError> for WorkerError {
     fn from(error: InvokeError) -> Self {
-        match error.is_the_nodes_fault() {
-            true => Self::Node(error.to_string()),
-            false => Self::Train(error.to_string()),
+        match (error.is_the_nodes_fault(), error.is_out_of_memory()) {
+            (true, _) => Self::Node(error.to_string()),
+            (false, true) => Self::OutOfMemory(error.to_string()),
+            (false, false) => Self::Train(error.to_string()),
         }
     }
 }
@@ -171,7 +235,17 @@ impl From<weft_gpu::Error> for WorkerError {
     fn from(error: weft_gpu::Error) -> Self {
         match error {
             weft_gpu::Error::DeviceLost { .. } | weft_gpu::Error::DeviceFull { .. } => Self::Node(error.to_string()),
+            weft_gpu::Error::OutOfMemory { .. } => Self::OutOfMemory(error.to_string()),
             _ => Self::Train(error.to_string()),
+        }
+    }
+}
+
+impl From<ChannelError> for WorkerError {
+    fn from(error: ChannelError) -> Self {
+        match error.passes() {
+            true => Self::Node(error.to_string()),
+            false => Self::Train(error.to_string()),
         }
     }
 }
@@ -184,6 +258,7 @@ impl From<BatchError> for WorkerError {
                 Self::Node(error.to_string())
             }
             Cause::Thread(_) => Self::Node(error.to_string()),
+            Cause::Device(weft_gpu::Error::OutOfMemory { .. }) => Self::OutOfMemory(error.to_string()),
             _ => Self::Train(error.to_string()),
         }
     }
@@ -192,15 +267,15 @@ impl From<BatchError> for WorkerError {
 /// The job's handle of a running worker. Dropping it ends the worker.
 pub struct WorkerHandle {
     pub who: Who,
-    assignments: mpsc::UnboundedSender<Assignment>,
+    orders: mpsc::UnboundedSender<WorkOrder>,
     cancel: Cancel,
     dismissed: Arc<AtomicBool>,
 }
 
 impl WorkerHandle {
-    pub fn assign(&self, assignment: Assignment) {
+    pub fn order(&self, order: WorkOrder) {
         // One that has gone has said so, or is about to.
-        self.assignments.send(assignment).ok();
+        self.orders.send(order).ok();
     }
 
     /// Stops whatever the worker does.
@@ -219,17 +294,19 @@ impl Drop for WorkerHandle {
 /// Starts a worker's thread. A job's first workers are given their leases, which must all be there before any of them
 /// starts; a worker that is started again waits for leases itself.
 pub fn start_worker(
-    common: Arc<Common>,
+    workshop: Arc<Workshop>,
+    channel: Arc<dyn Channel>,
+    shape: Shape,
     who: Who,
     leases: Option<Vec<Lease>>,
     messages: mpsc::UnboundedSender<Message>,
     runtime: Handle,
 ) -> WorkerHandle {
-    let (assignments, inbox) = mpsc::unbounded_channel();
+    let (orders, inbox) = mpsc::unbounded_channel();
     let first = leases.as_ref().and_then(|leases| leases.first());
     let cancel = first.map_or_else(Cancel::default, |lease| lease.cancel().clone());
     let dismissed = Arc::new(AtomicBool::new(false));
-    let handle = WorkerHandle { who, assignments, cancel: cancel.clone(), dismissed: dismissed.clone() };
+    let handle = WorkerHandle { who, orders, cancel: cancel.clone(), dismissed: dismissed.clone() };
     let report = messages.clone();
     let work = move || {
         // However it ends, somebody hears of it.
@@ -237,9 +314,9 @@ pub fn start_worker(
         let run = async {
             let leases = match leases {
                 Some(taken) => taken,
-                None => find_room(&common, &cancel, &dismissed).await?,
+                None => find_room(&workshop, &shape, &cancel, &dismissed).await?,
             };
-            WorkerLoop::open(common, who, leases, messages, dismissed).await?.work(inbox).await
+            WorkerLoop::open(workshop, channel, shape, who, leases, messages, dismissed).await?.work(inbox).await
         };
         obituary.error = match runtime.block_on(run) {
             Ok(()) => WorkerError::Stopped,
@@ -266,12 +343,17 @@ impl Drop for Obituary {
 }
 
 /// Waits for leases. Those of the worker before are about to be returned.
-async fn find_room(common: &Common, cancel: &Cancel, dismissed: &AtomicBool) -> Result<Vec<Lease>, WorkerError> {
+async fn find_room(
+    workshop: &Workshop,
+    shape: &Shape,
+    cancel: &Cancel,
+    dismissed: &AtomicBool,
+) -> Result<Vec<Lease>, WorkerError> {
     loop {
         if dismissed.load(Relaxed) {
             return Err(WorkerError::Stopped);
         }
-        match common.leases(cancel) {
+        match workshop.leases(shape, cancel) {
             Ok(leases) => return Ok(leases),
             Err(PoolError::NothingFits { wanted, largest, .. }) if wanted <= largest => {}
             // A device that is lost is there again in a moment.

@@ -1,5 +1,6 @@
 //! Tensors become a file: the header first, then each tensor as it is handed over.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::io::{self, Write};
 
@@ -29,6 +30,14 @@ pub enum WriteError {
     Header(usize),
     #[error(transparent)]
     Io(#[from] io::Error),
+}
+
+/// The bytes of numbers, least significant first, without copying them where memory has them so.
+pub fn le_bytes(numbers: &[f32]) -> Cow<'_, [u8]> {
+    match cfg!(target_endian = "little") {
+        true => Cow::Borrowed(bytemuck::cast_slice(numbers)),
+        false => Cow::Owned(numbers.iter().flat_map(|number| number.to_le_bytes()).collect()),
+    }
 }
 
 /// Writes a model. `numbers` gives the bytes of each tensor (little-endian) in the order of `tensors`, and is asked for the

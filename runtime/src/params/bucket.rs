@@ -219,6 +219,13 @@ impl Bucket {
         Ok(Page { items, next })
     }
 
+    /// Names of what workers of a job exchange, which begin so, in order.
+    pub(crate) async fn list_exchanged(&self, prefix: &str, at_most: usize) -> Result<Vec<Key>, ParamError> {
+        let prefix = Key::exchanged(prefix);
+        let listed = self.store.list(&self.space, prefix.as_str(), None, at_most.clamp(1, MAX_PAGE)).await?;
+        Ok(listed.into_iter().map(|(key, _)| key).collect())
+    }
+
     /// A worker's part of a round: the first one counts, however often it is sent.
     pub async fn contribute(
         &self,

@@ -147,9 +147,9 @@ impl Embedded {
                 slot.note_snapshot(snapshot);
             }
             records.extend(state.claims.iter().map(|(key, claim)| Record::claim(&space, key, claim.epoch)));
-            records.extend(
-                state.entries.iter().map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)),
-            );
+            // What workers exchange is worth nothing to a job that is started again, and may be many times its model.
+            let kept = state.entries.iter().filter(|(key, _)| key.exchanged_name().is_none());
+            records.extend(kept.map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)));
         }
         records
     }

@@ -91,6 +91,19 @@ impl Key {
         self.0.rsplit('/').next()?.parse().ok()
     }
 
+    /// What begins the names of what workers of a job exchange.
+    const EXCHANGED: &str = "~x/";
+
+    /// What workers of a job exchange. The rest of the name is the job's business.
+    pub(crate) fn exchanged(name: &str) -> Self {
+        Self(format!("{}{name}", Self::EXCHANGED).into())
+    }
+
+    /// The rest of the name, if it is what workers of a job exchange.
+    pub(crate) fn exchanged_name(&self) -> Option<&str> {
+        self.0.strip_prefix(Self::EXCHANGED)
+    }
+
     /// Whether the store itself uses it.
     pub fn is_own(&self) -> bool {
         self.0.starts_with(Self::OWN)
@@ -165,5 +178,16 @@ mod tests {
         assert_eq!(Key::stored(own.as_str()), Ok(own.clone()));
         assert!(own.is_own());
         assert_eq!(Key::latest(&round, 12).peer(), Some(12));
+    }
+
+    #[test]
+    fn what_workers_exchange_is_under_names_that_nobody_else_can_write() {
+        let own = Key::exchanged("1/2/0.3.7.1");
+        assert!(own.is_own() && own.as_str().parse::<Key>().is_err());
+        assert_eq!(own.exchanged_name(), Some("1/2/0.3.7.1"));
+        assert_eq!(Key::stored(own.as_str()), Ok(own));
+        // A contribution of a task has a prefix of its own, whatever the round is called.
+        let round: Key = "x/1".parse().unwrap();
+        assert_eq!(Key::contribution(&round, 2).exchanged_name(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The compiler's own process: a component on standard input, native code on standard output.
 //!
-//! Started by [`super::Compiler`] with an empty environment. It takes its limits from its arguments and sets them on
+//! Started by [`super::Compiler`] with an environment that only says what it is. It takes its limits from its arguments and sets them on
 //! itself before it reads a byte, so that a component made to exhaust the compiler exhausts only this process; and it puts
 //! itself in a [`jail`]. Why a component was refused goes to standard error as one line of text.
 

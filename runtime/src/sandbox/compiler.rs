@@ -1,6 +1,8 @@
 //! Compiling a component in a child process with limits of its own.
 
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -11,6 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::compile_child::REFUSED;
 use super::gate::{Gate, GateFull, GateLimits, Permit};
+use crate::resident::IS_COMPILER;
 use crate::tenant::TenantId;
 
 /// How much of the child's complaint is kept.
@@ -109,6 +112,7 @@ impl Compiler {
             .arg("compile-child")
             .args([limits.memory, limits.artifact, limits.time.as_secs().max(1)].map(|limit| limit.to_string()))
             .env_clear()
+            .env(OsStr::from_bytes(IS_COMPILER.to_bytes()), "1")
             .stdin(Stdio::from(input))
             .stdout(Stdio::from(output))
             .stderr(Stdio::piped())

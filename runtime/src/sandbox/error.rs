@@ -90,6 +90,15 @@ impl InvokeError {
             Self::Limit(_) | Self::Trap { .. } => false,
         }
     }
+
+    /// Whether more memory of its own would have helped, in its sandbox or on its device.
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::Limit(LimitHit::Memory { name, .. }) => *name == "memory",
+            Self::Function { kind, .. } => *kind == "out-of-device-memory",
+            Self::Host(_) | Self::Limit(_) | Self::Trap { .. } => false,
+        }
+    }
 }
 
 /// Finds out what a wasmtime error means. `refused` is what the memory and table meter last said no to, `payload` the

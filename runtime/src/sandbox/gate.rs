@@ -70,6 +70,12 @@ pub struct Permit {
     tenant: TenantId,
 }
 
+/// What comes of asking for a place.
+enum Entered {
+    Inside(Permit),
+    Waits(oneshot::Receiver<Permit>),
+}
+
 impl Gate {
     pub fn new(limits: GateLimits) -> Arc<Self> {
         Arc::new(Self { limits, state: Mutex::default() })
@@ -77,12 +83,10 @@ impl Gate {
 
     /// Waits for a place. Dropping the future leaves the queue.
     pub async fn enter(self: &Arc<Self>, tenant: TenantId, allowed: u32) -> Result<Permit, GateFull> {
-        let turn = match self.state().enter(&self.limits, tenant, allowed)? {
-            None => return Ok(Permit { gate: self.clone(), tenant }),
-            Some(turn) => turn,
-        };
-        // The sender stays in the queue until it is used, and the queue in `self`.
-        turn.await.map_err(|_| GateFull::Node(self.limits.waiting))
+        match self.begin(tenant, allowed)? {
+            Entered::Inside(permit) => Ok(permit),
+            Entered::Waits(turn) => self.wait(turn).await,
+        }
     }
 
     /// Waits for a place, but no longer than this: then there is nothing.
@@ -92,7 +96,24 @@ impl Gate {
         tenant: TenantId,
         allowed: u32,
     ) -> Option<Result<Permit, GateFull>> {
-        tokio::time::timeout(limit, self.enter(tenant, allowed)).await.ok()
+        match self.begin(tenant, allowed) {
+            Ok(Entered::Inside(permit)) => Some(Ok(permit)),
+            // Only whoever waits needs a timer.
+            Ok(Entered::Waits(turn)) => tokio::time::timeout(limit, self.wait(turn)).await.ok(),
+            Err(full) => Some(Err(full)),
+        }
+    }
+
+    fn begin(self: &Arc<Self>, tenant: TenantId, allowed: u32) -> Result<Entered, GateFull> {
+        Ok(match self.state().enter(&self.limits, tenant, allowed)? {
+            None => Entered::Inside(Permit { gate: self.clone(), tenant }),
+            Some(turn) => Entered::Waits(turn),
+        })
+    }
+
+    async fn wait(&self, turn: oneshot::Receiver<Permit>) -> Result<Permit, GateFull> {
+        // The sender stays in the queue until it is used, and the queue in `self`.
+        turn.await.map_err(|_| GateFull::Node(self.limits.waiting))
     }
 
     /// How many are inside.

@@ -15,12 +15,12 @@ use super::ticker::{Ticking, Watched};
 use super::{Export, InvokeError, LONGEST, LimitHit, Loaded, Meter, Sandbox, SandboxLimits, Share, Turns};
 use crate::dataset::batches::Batch;
 use crate::host::bindings::weft::train::training::{Description, Setting};
-use crate::host::data::Place;
+use crate::host::data::StepInfo;
 use crate::host::tensor::{Compute, Draws, Handle};
 use crate::host::{self, Facts, HostState, JobState, Trainer};
 use crate::logs::LogSink;
 use crate::tenant::Tenant;
-use crate::train::declared::{Declared, Plan};
+use crate::train::declared::{Declared, OptimizerChanges, Plan};
 
 /// Metrics of one evaluation.
 pub const MAX_METRICS: usize = 64;
@@ -38,6 +38,8 @@ pub struct TrainerSetup {
     pub context: Context,
     /// The most linear memory, in bytes.
     pub memory: u64,
+    /// What becomes of the optimizer that it declares.
+    pub optimizer: OptimizerChanges,
 }
 
 /// An instance of a trainer.
@@ -50,6 +52,7 @@ pub struct TrainerInstance {
     turns: Arc<Turns>,
     limits: SandboxLimits,
     seed: u64,
+    optimizer: OptimizerChanges,
     watched: Arc<Watched>,
     _ticking: Ticking,
 }
@@ -94,7 +97,7 @@ impl Sandbox {
         let Export::Trainer(trainer) = &function.export else {
             return Err(InvokeError::Host("this function is a task: it is invoked, not trained".to_owned()));
         };
-        let TrainerSetup { tenant, share, facts, log, context, memory: asked } = setup;
+        let TrainerSetup { tenant, share, facts, log, context, memory: asked, optimizer } = setup;
         let quota = tenant.quota();
         let seed = facts.seed;
         let deadline = Instant::now() + Duration::from_millis(quota.wall_ms).min(LONGEST);
@@ -127,6 +130,7 @@ impl Sandbox {
             turns: self.turns.clone(),
             limits: self.limits.clone(),
             seed,
+            optimizer,
             watched,
             context,
             _ticking: ticking,
@@ -208,10 +212,15 @@ impl Listener for Bell {
     }
 }
 
-fn said<T>(answer: Result<T, host::Error>) -> Result<T, InvokeError> {
-    answer.map_err(|error| {
-        let (kind, message) = error.parts();
-        InvokeError::said_by_function(kind, message)
+/// What a trainer answered. It is believed that its device was lost only if it was: a job waits for a device to come back,
+/// however long that takes, and one whose trainer always says so would wait for ever.
+fn said<T>(answer: Result<T, host::Error>, is_lost: bool) -> Result<T, InvokeError> {
+    answer.map_err(|error| match error.parts() {
+        ("device-lost", message) if !is_lost => {
+            let message = format!("it says that its device was lost, which was not: {message}");
+            InvokeError::said_by_function("other", message)
+        }
+        (kind, message) => InvokeError::said_by_function(kind, message),
     })
 }
 
@@ -241,16 +250,18 @@ fn one_number(tensor: &Tensor, what: &str) -> Result<(), InvokeError> {
 
 impl TrainerInstance {
     pub async fn describe(&mut self) -> Result<Description, InvokeError> {
-        call!(self, Kind::Init, Place::default(), |trainer, store| trainer.call_describe(store))
+        call!(self, Kind::Init, StepInfo::default(), |trainer, store| trainer.call_describe(store))
     }
 
     /// Has the model declared. The first time it is made; later, what is declared must be what there is.
     pub async fn init(&mut self, settings: &[Setting], declared: &mut Option<Declared>) -> Result<(), InvokeError> {
         self.store.data_mut().training.plan = Some(Plan::default());
-        let answer = call!(self, Kind::Init, Place::default(), |trainer, store| trainer.call_init(store, settings));
-        let plan = self.store.data_mut().training.plan.take().unwrap_or_default();
-        said(answer?)?;
-        let refused = |error| said::<()>(Err(host::Error::from(error)));
+        let answer = call!(self, Kind::Init, StepInfo::default(), |trainer, store| trainer.call_init(store, settings));
+        let mut plan = self.store.data_mut().training.plan.take().unwrap_or_default();
+        self.said(answer?)?;
+        self.optimizer.apply(&mut plan);
+        let is_lost = self.context.device().is_lost();
+        let refused = |error| said::<()>(Err(host::Error::from(error)), is_lost);
         let declared = match declared {
             Some(before) => {
                 plan.check_same(before.plan()).or_else(refused)?;
@@ -266,28 +277,28 @@ impl TrainerInstance {
     }
 
     /// One step: gradients are added to those of the weights.
-    pub async fn step(&mut self, place: Place, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
+    pub async fn step(&mut self, place: StepInfo, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
         self.store.data_mut().training.batch = batch;
         let answer = call!(self, Kind::Step, place, |trainer, store| trainer.call_step(store));
         self.store.data_mut().training.batch = None;
-        let report = said(answer?)?;
+        let report = self.said(answer?)?;
         let loss = self.take(report.loss)?.detach();
         one_number(&loss, "the loss")?;
         Ok(Stepped { loss, samples: report.samples })
     }
 
-    pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
+    pub async fn update(&mut self, place: StepInfo) -> Result<(), InvokeError> {
         let _paused = self.context.no_grad();
         let answer = call!(self, Kind::Update, place, |trainer, store| trainer.call_update(store));
-        said(answer?)
+        self.said(answer?)
     }
 
-    pub async fn evaluate(&mut self, place: Place, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
+    pub async fn evaluate(&mut self, place: StepInfo, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
         let _paused = self.context.no_grad();
         self.store.data_mut().training.batch = batch;
         let answer = call!(self, Kind::Evaluate, place, |trainer, store| trainer.call_evaluate(store));
         self.store.data_mut().training.batch = None;
-        let metrics = said(answer?)?;
+        let metrics = self.said(answer?)?;
         if metrics.len() > MAX_METRICS {
             let message = format!("it has {} metrics; there may be {MAX_METRICS} (`max_metrics`)", metrics.len());
             return Err(InvokeError::Function { kind: "quota", message });
@@ -301,12 +312,17 @@ impl TrainerInstance {
         measured.collect()
     }
 
-    pub async fn infer(&mut self, place: Place, batch: Batch) -> Result<Tensor, InvokeError> {
+    pub async fn infer(&mut self, place: StepInfo, batch: Batch) -> Result<Tensor, InvokeError> {
         let _paused = self.context.no_grad();
         self.store.data_mut().training.batch = Some(batch);
         let answer = call!(self, Kind::Infer, place, |trainer, store| trainer.call_infer(store));
         self.store.data_mut().training.batch = None;
-        self.take(said(answer?)?)
+        let logits = self.said(answer?)?;
+        self.take(logits)
+    }
+
+    fn said<T>(&self, answer: Result<T, host::Error>) -> Result<T, InvokeError> {
+        said(answer, self.context.device().is_lost())
     }
 
     /// Nothing is called soon: whoever waits may compute.
@@ -321,7 +337,7 @@ impl TrainerInstance {
     }
 
     /// What a call draws follows from the seed, the place and the kind of call, not from what was called before.
-    fn prepare(&mut self, kind: Kind, place: Place) {
+    fn prepare(&mut self, kind: Kind, place: StepInfo) {
         let worker = u64::from(place.worker).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let seed = self.seed.wrapping_add(worker) ^ ((kind as u64) << 56);
         let state = self.store.data_mut();
@@ -338,5 +354,19 @@ impl TrainerInstance {
             kind: "bad-input",
             message: "it gave back a tensor that has no value yet".to_owned(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trainer_is_believed_that_its_device_was_lost_only_if_it_was() {
+        let answer = || Err::<(), _>(host::Error::DeviceLost("gone".to_owned()));
+        let error = |is_lost| said(answer(), is_lost).unwrap_err();
+        assert!(error(true).is_the_nodes_fault() && error(true).to_string().contains("gone"));
+        assert!(!error(false).is_the_nodes_fault(), "a job would wait for a device that is there");
+        assert!(error(false).to_string().contains("which was not: gone"), "{}", error(false));
     }
 }

@@ -3,6 +3,7 @@
 //! The proof is 256 random bits, so a plain SHA-256 of it is safe to store: there is nothing to guess. It is compared in
 //! constant time. The key itself is shown once, when it is made, and kept nowhere.
 
+use std::borrow::Borrow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,22 @@ impl KeyId {
     }
 }
 
+impl Borrow<str> for KeyId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A key as its owner holds it. Deliberately neither `Debug` nor `Serialize`.
 pub struct Key {
     id: KeyId,
     proof: String,
+}
+
+/// A key that somebody presents, where it was read: every request has one, so nothing of it is copied.
+pub struct Presented<'a> {
+    id: &'a str,
+    proof: &'a str,
 }
 
 /// What is kept of a key.
@@ -45,16 +58,6 @@ impl Key {
         Ok(Self { id: KeyId(id.to_owned()), proof: proof.to_owned() })
     }
 
-    /// Reads what a caller presented; `None` if it cannot be a key.
-    pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.strip_prefix(PREFIX)?;
-        if digits.len() != ID_DIGITS + PROOF_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return None;
-        }
-        let (id, proof) = digits.split_at(ID_DIGITS);
-        Some(Self { id: KeyId(id.to_owned()), proof: proof.to_owned() })
-    }
-
     pub fn id(&self) -> &KeyId {
         &self.id
     }
@@ -69,9 +72,25 @@ impl Key {
     }
 }
 
+impl<'a> Presented<'a> {
+    /// Reads what a caller presented; `None` if it cannot be a key.
+    pub fn parse(text: &'a str) -> Option<Self> {
+        let digits = text.strip_prefix(PREFIX)?;
+        if digits.len() != ID_DIGITS + PROOF_DIGITS || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return None;
+        }
+        let (id, proof) = digits.split_at(ID_DIGITS);
+        Some(Self { id, proof })
+    }
+
+    pub fn id(&self) -> &str {
+        self.id
+    }
+}
+
 impl KeyHash {
-    pub fn matches(&self, key: &Key) -> bool {
-        self.0.as_bytes().ct_eq(key.hash().0.as_bytes()).into()
+    pub fn matches(&self, key: &Presented<'_>) -> bool {
+        self.0.as_bytes().ct_eq(Digest::of(key.proof.as_bytes()).as_bytes()).into()
     }
 
     /// A hash that no key matches, to spend the same time on an unknown id as on a wrong proof.
@@ -87,7 +106,8 @@ mod tests {
     #[test]
     fn a_key_matches_its_own_hash_only() {
         let (ours, theirs) = (Key::generate().unwrap(), Key::generate().unwrap());
-        let parsed = Key::parse(&ours.reveal().to_string()).unwrap();
+        let revealed = ours.reveal().to_string();
+        let parsed = Presented::parse(&revealed).unwrap();
         assert!(ours.hash().matches(&parsed));
         assert!(!theirs.hash().matches(&parsed));
         assert!(!KeyHash::of_nobody().matches(&parsed));
@@ -96,7 +116,7 @@ mod tests {
     #[test]
     fn text_that_is_not_a_key_is_refused() {
         for bad in ["", "weft_", "weft_zz", &format!("weft_{}", "g".repeat(80)), &"a".repeat(85)] {
-            assert!(Key::parse(bad).is_none(), "{bad}");
+            assert!(Presented::parse(bad).is_none(), "{bad}");
         }
     }
 }

@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use weft_core::spec::{OptimizerKind, OptimizerSpec};
 use weft_gpu::arena::ALIGNMENT;
-use weft_gpu::op::{Fill, Normal, Op, Optimizer, Reducer, Stream, Uniform};
+use weft_gpu::op::{Adagrad, Adam, Fill, Normal, Op, Optimizer, Reducer, RmsProp, Sgd, Stream, Uniform};
 use weft_gpu::schedule::Schedule;
 use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tensor};
 
@@ -139,6 +140,72 @@ impl Plan {
     }
 }
 
+/// What a job makes of the optimizer that its trainer declares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct OptimizerChanges {
+    /// Another one instead.
+    pub replaced: Option<OptimizerSpec>,
+    /// Weights do not decay, because the job penalises them itself.
+    pub without_decay: bool,
+}
+
+impl OptimizerChanges {
+    /// A trainer that declares no optimizer keeps none: it makes its weights in another way.
+    pub fn apply(&self, plan: &mut Plan) {
+        let Some(declared) = &mut plan.optimizer else { return };
+        if let Some(spec) = &self.replaced {
+            *declared = optimizer(spec);
+            plan.clip = spec.clip.or(plan.clip);
+        }
+        if self.without_decay {
+            match declared {
+                Optimizer::Sgd(Sgd { weight_decay, .. })
+                | Optimizer::Adam(Adam { weight_decay, .. })
+                | Optimizer::AdamW(Adam { weight_decay, .. })
+                | Optimizer::RmsProp(RmsProp { weight_decay, .. })
+                | Optimizer::Adagrad(Adagrad { weight_decay, .. }) => *weight_decay = 0.0,
+            }
+        }
+    }
+}
+
+fn optimizer(spec: &OptimizerSpec) -> Optimizer {
+    let decay = spec.weight_decay.unwrap_or(0.0);
+    let adam = || {
+        let usual = Adam::default();
+        Adam {
+            beta1: spec.beta1.unwrap_or(usual.beta1),
+            beta2: spec.beta2.unwrap_or(usual.beta2),
+            epsilon: spec.epsilon.unwrap_or(usual.epsilon),
+            weight_decay: decay,
+        }
+    };
+    match spec.kind {
+        OptimizerKind::Sgd => Optimizer::Sgd(Sgd {
+            momentum: spec.momentum.unwrap_or(0.0),
+            dampening: 0.0,
+            nesterov: spec.nesterov.unwrap_or(false),
+            weight_decay: decay,
+        }),
+        OptimizerKind::Adam => Optimizer::Adam(adam()),
+        OptimizerKind::AdamW => Optimizer::AdamW(adam()),
+        OptimizerKind::RmsProp => {
+            let usual = RmsProp::default();
+            Optimizer::RmsProp(RmsProp {
+                decay: spec.beta2.unwrap_or(usual.decay),
+                epsilon: spec.epsilon.unwrap_or(usual.epsilon),
+                momentum: spec.momentum.unwrap_or(0.0),
+                weight_decay: decay,
+            })
+        }
+        OptimizerKind::Adagrad => {
+            let usual = Adagrad::default();
+            let epsilon = spec.epsilon.unwrap_or(usual.epsilon);
+            Optimizer::Adagrad(Adagrad { epsilon, weight_decay: decay, ..usual })
+        }
+    }
+}
+
 /// Some of what was declared, as one row of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -150,6 +217,14 @@ pub enum Part {
     Locals,
     /// What the optimizer remembers.
     Moments,
+}
+
+/// What pulls one worker's weights to those of all, in ADMM: tensors that lie as the arena does.
+pub struct Pull {
+    pub rho: f32,
+    pub model: Tensor,
+    /// The worker's scaled duals.
+    pub duals: Tensor,
 }
 
 /// What was declared, in the memory of a device.
@@ -224,11 +299,19 @@ impl Declared {
 
     /// One step of the optimizer, if there is one, against the gradients. The rate is the run's.
     pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
+        self.descend_towards(rate, None)
+    }
+
+    /// The same, and the weights are also pulled towards others. That pull is not clipped.
+    pub fn descend_towards(&mut self, rate: f32, pull: Option<&Pull>) -> Result<(), weft_gpu::Error> {
         let rate = self.scheduled(rate);
         let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
         if let Some(norm) = self.plan.clip {
             let gradients = self.arena.gradients()?;
             gradients.clip_norm(&gradients.reduce_all(Reducer::SumSquares)?, norm)?;
+        }
+        if let Some(Pull { rho, model, duals }) = pull {
+            self.arena.gradients()?.admm_gradient(*rho, self.arena.values(), model, duals)?;
         }
         optimizer.step(&self.arena, rate)
     }
@@ -331,7 +414,6 @@ mod tests {
     use std::sync::Arc;
 
     use weft_gpu::device::cpu::Cpu;
-    use weft_gpu::op::Sgd;
     use weft_gpu::schedule::Decay;
     use weft_gpu::{Crew, Limits};
 

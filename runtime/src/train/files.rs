@@ -12,6 +12,7 @@ use crate::catalog::spec::DataSetSpec;
 use crate::catalog::{CatalogError, open_sources};
 use crate::dataset::blocks::{Blocks, CACHE_BYTES, Cache};
 use crate::dataset::build::{BlockSink, Builder};
+use crate::dataset::read::Watch;
 use crate::dataset::{BlockRef, Manifest};
 use crate::digest::Digest;
 
@@ -27,7 +28,7 @@ impl LocalDataSet {
         let folder = tempfile::tempdir().map_err(|error| CatalogError::io("a folder for blocks", error))?;
         let mut options = spec.building()?;
         let place = |file: &crate::catalog::spec::FileSpec| Ok(PathBuf::from(&file.upload));
-        let sources = open_sources(spec, &place, None, folder.path(), &mut options)?;
+        let sources = open_sources(spec, &place, None, folder.path(), Watch::default(), &mut options)?;
         let mut blocks = Folder(folder);
         let manifest = Builder::new(options, &mut blocks).build(sources)?;
         Ok(Self { manifest, blocks: Arc::new(Cache::new(Arc::new(blocks), CACHE_BYTES)) })

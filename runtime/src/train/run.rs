@@ -1,84 +1,38 @@
-//! The training loop of one worker: shard, batch, step, optimizer, update, validate.
+//! What one worker does with batches: a step, the optimizer, an update; an evaluation; inference.
+//!
+//! In which order, and for how long, is decided by a [`job`](crate::job).
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use weft_gpu::op::Reducer;
 use weft_gpu::{DType, Shape, Tensor};
 
-use super::declared::Role;
+use super::declared::{Pull, Role};
 use super::worker::Worker;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Part, Source};
 use crate::dataset::blocks::Blocks;
 use crate::dataset::shard::Plan;
-use crate::host::bindings::weft::train::training::Traits;
-use crate::host::data::Place;
+use crate::host::data::StepInfo;
 use crate::sandbox::InvokeError;
 use crate::sandbox::trainer::MAX_METRICS;
 
 /// Losses that wait on the device until they are read together.
 const UNREAD: usize = 32;
 
-/// What to train on.
+/// What a model is used on.
 pub struct Data<'a> {
     pub name: &'a str,
     pub manifest: &'a Manifest,
     pub blocks: Arc<dyn Blocks>,
 }
 
-/// How long, and how.
-#[derive(Clone, Copy, Debug)]
-pub struct Schedule {
-    pub epochs: u64,
-    pub batch: NonZeroU32,
-    pub rate: f32,
-    /// For a trainer that makes its own data: steps of an epoch.
-    pub steps: u64,
-    pub traits: Traits,
-}
-
 /// Means over samples, by name.
 pub type Metrics = BTreeMap<String, f64>;
-
-/// What happened in an epoch.
-#[derive(Clone, Debug, serde::Serialize)]
-pub struct EpochReport {
-    /// Counted from 1.
-    pub epoch: u64,
-    pub train_loss: f64,
-    /// Of the samples to test with; empty without any.
-    pub validation: Metrics,
-    pub samples: u64,
-    pub steps: u64,
-    pub seconds: f64,
-    pub samples_per_second: f64,
-}
-
-/// How far it is.
-#[derive(Clone, Copy, Debug)]
-pub struct Progress {
-    pub epoch: u64,
-    /// Steps of this epoch that are done, and all of them.
-    pub step: u64,
-    pub steps: u64,
-    pub samples: u64,
-    /// The mean of the latest steps.
-    pub loss: f64,
-    pub elapsed: Duration,
-}
-
-/// What the loop tells while it runs.
-pub trait Listener {
-    fn progress(&mut self, progress: &Progress);
-    fn epoch(&mut self, report: &EpochReport);
-    /// Whether to stop now.
-    fn is_stopped(&self) -> bool {
-        false
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -108,75 +62,6 @@ pub enum TrainError {
     Rows { samples: usize, shape: Shape },
     #[error("stopped")]
     Stopped,
-}
-
-/// Trains, and gives what every epoch came to.
-pub async fn train(
-    worker: &mut Worker,
-    data: Option<&Data<'_>>,
-    schedule: &Schedule,
-    listener: &mut dyn Listener,
-) -> Result<Vec<EpochReport>, TrainError> {
-    let mut reports = Vec::new();
-    let mut step = 0;
-    for epoch in 0..schedule.epochs {
-        let report = train_epoch(worker, data, schedule, epoch, &mut step, listener).await?;
-        listener.epoch(&report);
-        reports.push(report);
-    }
-    Ok(reports)
-}
-
-async fn train_epoch(
-    worker: &mut Worker,
-    data: Option<&Data<'_>>,
-    schedule: &Schedule,
-    epoch: u64,
-    step: &mut u64,
-    listener: &mut dyn Listener,
-) -> Result<EpochReport, TrainError> {
-    let start = Instant::now();
-    let mut feed = match data {
-        Some(data) => Feed::Ahead(open(worker, data, Part::Train, schedule, epoch)?),
-        None => Feed::Nothing,
-    };
-    let steps = match &feed {
-        Feed::Ahead(batches) => batches.total(),
-        _ => schedule.steps,
-    };
-    let mut losses = Losses::default();
-    let mut timing = Timing::default();
-    let place = |step: u64| Place { step, epoch, rate: schedule.rate, worker: 0, workers: 1 };
-    for done in 0..steps {
-        if listener.is_stopped() {
-            return Err(TrainError::Stopped);
-        }
-        if !train_step(worker, &mut feed, place(*step), schedule.traits, true, &mut losses, &mut timing).await? {
-            break;
-        }
-        *step += 1;
-        let (samples, loss) = (losses.samples, losses.latest);
-        listener.progress(&Progress { epoch, step: done + 1, steps, samples, loss, elapsed: start.elapsed() });
-    }
-    losses.read(epoch)?;
-    // Statistics are of the whole shard.
-    if schedule.traits.contains(Traits::UPDATES) && worker_counts(worker) {
-        worker.update(place(*step)).await?;
-        if let Some(declared) = worker.declared() {
-            declared.clear_statistics()?;
-        }
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    let validation = evaluate(worker, data, schedule, place(*step)).await?;
-    Ok(EpochReport {
-        epoch: epoch + 1,
-        train_loss: losses.mean(),
-        validation,
-        samples: losses.samples,
-        steps,
-        seconds,
-        samples_per_second: losses.samples as f64 / seconds,
-    })
 }
 
 /// Where a worker's batches come from.
@@ -212,44 +97,100 @@ pub struct Timing {
     pub update: Duration,
 }
 
-/// One step on the next batch. Whether there was one. With `descends`, the weights follow.
-pub async fn train_step(
-    worker: &mut Worker,
-    feed: &mut Feed,
-    place: Place,
-    traits: Traits,
-    descends: bool,
-    losses: &mut Losses,
-    timing: &mut Timing,
-) -> Result<bool, TrainError> {
-    let start = Instant::now();
-    let Some(batch) = feed.next()? else { return Ok(false) };
-    let fed = Instant::now();
-    let given = batch.as_ref().map(|batch| batch.count);
-    let written = weights_version(worker);
-    let stepped = worker.step(place, batch).await?;
-    // A trainer may assign weights in a step. Where gradients are exchanged, what it assigned is lost with the step, so
-    // nobody would notice it later.
-    if weights_version(worker) != written
-        && let Some(name) = odd_weight(worker)?
-    {
-        return Err(TrainError::WeightNotFinite { epoch: place.epoch, step: place.step, name });
-    }
-    if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
-        return Err(TrainError::Samples { step: place.step, said: stepped.samples, given });
-    }
-    losses.add(place.epoch, place.step, stepped.loss, stepped.samples)?;
-    let computed = Instant::now();
-    if descends {
-        worker.descend(place.rate)?;
-        if traits.contains(Traits::UPDATES) && !worker_counts(worker) {
-            worker.update(place).await?;
+/// How one worker takes steps, and what comes of them.
+pub struct Stepper<'a> {
+    /// Whether the trainer has an `update` of its own.
+    pub updates: bool,
+    /// Whether the weights follow the gradients.
+    pub descends: bool,
+    /// What else pulls them.
+    pub pull: Option<&'a Pull>,
+    pub losses: &'a mut Losses,
+    pub timing: &'a mut Timing,
+}
+
+impl Stepper<'_> {
+    /// One step on the next batch. Whether there was one.
+    pub async fn step(&mut self, worker: &mut Worker, feed: &mut Feed, info: StepInfo) -> Result<bool, TrainError> {
+        if !self.compute(worker, feed, info).await? {
+            return Ok(false);
         }
+        self.follow(worker, info).await?;
+        Ok(true)
     }
-    timing.data += fed - start;
-    timing.compute += computed - fed;
-    timing.update += computed.elapsed();
-    Ok(true)
+
+    /// One step on all batches that are left: the gradients are those of all their samples at the same weights. Whether
+    /// there were any.
+    pub async fn whole_feed(
+        &mut self,
+        worker: &mut Worker,
+        feed: &mut Feed,
+        info: StepInfo,
+        dismissed: &AtomicBool,
+    ) -> Result<bool, TrainError> {
+        let mut sum: Option<Tensor> = None;
+        let before = self.losses.samples;
+        while self.compute(worker, feed, info).await? {
+            if dismissed.load(Relaxed) {
+                return Err(TrainError::Stopped);
+            }
+            let Some(declared) = worker.declared() else { return Ok(true) };
+            let gradients = declared.arena().gradients()?;
+            let sum = match &sum {
+                Some(sum) => sum,
+                None => sum.insert(gradients.context().zeros(&gradients.shape())?),
+            };
+            sum.accumulate(gradients, self.losses.last_samples as f32)?;
+            // A trainer that makes its own data never runs out of it.
+            if matches!(feed, Feed::Nothing) {
+                break;
+            }
+        }
+        let (Some(sum), Some(declared)) = (sum, worker.declared()) else { return Ok(false) };
+        let samples = (self.losses.samples - before).max(1);
+        declared.arena().gradients()?.assign(&sum.affine(1.0 / samples as f32, 0.0)?)?;
+        self.losses.last_samples = u32::try_from(samples).unwrap_or(u32::MAX);
+        self.follow(worker, info).await?;
+        Ok(true)
+    }
+
+    /// Gradients of the next batch. Whether there was one.
+    async fn compute(&mut self, worker: &mut Worker, feed: &mut Feed, info: StepInfo) -> Result<bool, TrainError> {
+        let start = Instant::now();
+        let Some(batch) = feed.next()? else { return Ok(false) };
+        let fed = Instant::now();
+        let given = batch.as_ref().map(|batch| batch.count);
+        let written = weights_version(worker);
+        let stepped = worker.step(info, batch).await?;
+        // A trainer may assign weights in a step. Where gradients are exchanged, what it assigned is lost with the step, so
+        // nobody would notice it later.
+        if weights_version(worker) != written
+            && let Some(name) = odd_weight(worker)?
+        {
+            return Err(TrainError::WeightNotFinite { epoch: info.epoch, step: info.step, name });
+        }
+        if let Some(given) = given.filter(|&given| given != stepped.samples as usize) {
+            return Err(TrainError::Samples { step: info.step, said: stepped.samples, given });
+        }
+        self.losses.add(info.epoch, info.step, stepped.loss, stepped.samples)?;
+        self.timing.data += fed - start;
+        self.timing.compute += fed.elapsed();
+        Ok(true)
+    }
+
+    /// The weights follow the gradients, if they are to.
+    async fn follow(&mut self, worker: &mut Worker, info: StepInfo) -> Result<(), TrainError> {
+        if !self.descends {
+            return Ok(());
+        }
+        let start = Instant::now();
+        worker.descend_towards(info.rate, self.pull)?;
+        if self.updates && !worker_counts(worker) {
+            worker.update(info).await?;
+        }
+        self.timing.update += start.elapsed();
+        Ok(())
+    }
 }
 
 /// How often the weights were written in place.
@@ -274,25 +215,25 @@ fn worker_counts(worker: &Worker) -> bool {
     worker.declared().is_some_and(|declared| declared.plan().has_statistics())
 }
 
-fn open(worker: &Worker, data: &Data<'_>, part: Part, schedule: &Schedule, epoch: u64) -> Result<Batches, BatchError> {
-    let plan = Plan { seed: worker.seed(), epoch, shuffle: part == Part::Train, ..Plan::default() };
-    let source = Source { name: data.name, manifest: data.manifest, part, blocks: data.blocks.clone() };
-    Batches::start(source, Options::new(plan, schedule.batch), worker.context())
+/// The samples to test with, in their order.
+fn tests(worker: &Worker, data: &Data<'_>, batch: NonZeroU32) -> Result<Batches, BatchError> {
+    let plan = Plan { seed: worker.seed(), shuffle: false, ..Plan::default() };
+    let source = Source { name: data.name, manifest: data.manifest, part: Part::Test, blocks: data.blocks.clone() };
+    Batches::start(source, Options::new(plan, batch), worker.context())
 }
 
 /// How good the model is on the samples to test with.
 pub async fn evaluate(
     worker: &mut Worker,
-    data: Option<&Data<'_>>,
-    schedule: &Schedule,
-    place: Place,
+    data: &Data<'_>,
+    batch: NonZeroU32,
+    place: StepInfo,
 ) -> Result<Metrics, TrainError> {
-    let Some(data) = data else { return measure(worker, place, None).await };
     if data.manifest.test.count == 0 {
         return Ok(Metrics::new());
     }
     let (mut sums, mut samples) = (Metrics::new(), 0);
-    for batch in open(worker, data, Part::Test, schedule, 0)? {
+    for batch in tests(worker, data, batch)? {
         let batch: Batch = batch?;
         let count = batch.count;
         add_measured(&mut sums, measure(worker, place, Some(batch)).await?, count as u64)?;
@@ -324,7 +265,7 @@ pub fn add_measured(sums: &mut Metrics, measured: Metrics, samples: u64) -> Resu
 }
 
 /// How good it is on one batch.
-pub async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) -> Result<Metrics, TrainError> {
+pub async fn measure(worker: &mut Worker, place: StepInfo, batch: Option<Batch>) -> Result<Metrics, TrainError> {
     let mut metrics = Metrics::new();
     for metric in worker.evaluate(place, batch).await? {
         if metrics.insert(metric.name.clone(), f64::from(metric.value.item()?)).is_some() {
@@ -335,9 +276,9 @@ pub async fn measure(worker: &mut Worker, place: Place, batch: Option<Batch>) ->
 }
 
 /// What the model makes of the samples to test with: a row of numbers for each.
-pub async fn infer(worker: &mut Worker, data: &Data<'_>, schedule: &Schedule) -> Result<Vec<Vec<f32>>, TrainError> {
+pub async fn infer(worker: &mut Worker, data: &Data<'_>, batch: NonZeroU32) -> Result<Vec<Vec<f32>>, TrainError> {
     let mut rows = Vec::new();
-    for batch in open(worker, data, Part::Test, schedule, 0)? {
+    for batch in tests(worker, data, batch)? {
         let batch: Batch = batch?;
         rows.extend(infer_batch(worker, batch).await?);
     }
@@ -354,7 +295,7 @@ async fn infer_batch(worker: &mut Worker, batch: Batch) -> Result<Vec<Vec<f32>>,
 /// What it makes of one batch, still on the device: numbers of `f32`, as many for each sample.
 pub async fn infer_rows(worker: &mut Worker, batch: Batch) -> Result<Tensor, TrainError> {
     let count = batch.count;
-    let outputs = worker.infer(Place::default(), batch).await?;
+    let outputs = worker.infer(StepInfo::default(), batch).await?;
     let outputs = if outputs.dtype() == DType::F32 { outputs } else { outputs.cast(DType::F32)? };
     if outputs.shape().first() != Some(&count) || outputs.shape().elements() == 0 {
         return Err(TrainError::Rows { samples: count, shape: outputs.shape() });
@@ -369,7 +310,6 @@ pub struct Losses {
     /// Over the samples that were read.
     pub sum: f64,
     pub samples: u64,
-    read: u64,
     pub latest: f64,
     /// Of the latest step.
     pub last_samples: u32,
@@ -392,14 +332,9 @@ impl Losses {
                 return Err(TrainError::NotFinite { epoch, step, loss });
             }
             self.sum += f64::from(loss) * f64::from(samples);
-            self.read += u64::from(samples);
             self.latest = f64::from(loss);
         }
         Ok(())
-    }
-
-    fn mean(&self) -> f64 {
-        if self.read == 0 { 0.0 } else { self.sum / self.read as f64 }
     }
 }
 

@@ -100,6 +100,43 @@ pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
     settings.iter().map(|setting| (setting.name.clone(), json(&setting.value))).collect()
 }
 
+/// Settings as they are written down and read again, each with its type.
+pub mod as_words {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{Setting, Value};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum Word {
+        Integer(i64),
+        Real(f64),
+        Text(String),
+        Boolean(bool),
+    }
+
+    pub fn serialize<S: Serializer>(settings: &[Setting], serializer: S) -> Result<S::Ok, S::Error> {
+        let word = |value: &Value| match value {
+            Value::Integer(integer) => Word::Integer(*integer),
+            Value::Real(real) => Word::Real(*real),
+            Value::Text(text) => Word::Text(text.clone()),
+            Value::Boolean(boolean) => Word::Boolean(*boolean),
+        };
+        serializer.collect_seq(settings.iter().map(|setting| (&setting.name, word(&setting.value))))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Setting>, D::Error> {
+        let value = |word| match word {
+            Word::Integer(integer) => Value::Integer(integer),
+            Word::Real(real) => Value::Real(real),
+            Word::Text(text) => Value::Text(text),
+            Word::Boolean(boolean) => Value::Boolean(boolean),
+        };
+        let words: Vec<(String, Word)> = Deserialize::deserialize(deserializer)?;
+        Ok(words.into_iter().map(|(name, word)| Setting { name, value: value(word) }).collect())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

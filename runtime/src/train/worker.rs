@@ -8,23 +8,44 @@ use std::time::{Duration, Instant};
 
 use weft_gpu::{Context, Tensor};
 
-use super::declared::Declared;
+use super::declared::{Declared, OptimizerChanges, Pull};
 use crate::dataset::batches::Batch;
 use crate::digest::Digest;
 use crate::host::bindings::weft::train::training::{Description, Setting};
-use crate::host::data::Place;
+use crate::host::data::StepInfo;
 use crate::logs::{LogBook, LogSink};
 use crate::names::Name;
 use crate::sandbox::trainer::{Measured, Stepped, TrainerInstance, TrainerSetup};
 use crate::sandbox::{Facts, InvokeError, Loaded, Sandbox, Share};
 use crate::tenant::Tenant;
 
-/// What every instance of a worker has in common.
-pub struct WorkerSetup {
+/// What runs functions.
+#[derive(Clone)]
+pub struct FunctionHost {
     pub sandbox: Arc<Sandbox>,
-    pub function: Arc<Loaded>,
+    /// Numbers instances.
+    pub invocations: Arc<AtomicU64>,
+    pub stopping: Arc<AtomicBool>,
+}
+
+impl FunctionHost {
+    pub fn new(sandbox: Arc<Sandbox>) -> Self {
+        Self { sandbox, invocations: Arc::default(), stopping: Arc::default() }
+    }
+}
+
+/// A function that trains, compiled.
+#[derive(Clone)]
+pub struct Trainer {
+    pub code: Arc<Loaded>,
     pub name: Name,
     pub version: Digest,
+}
+
+/// What every instance of a worker has in common.
+pub struct WorkerSetup {
+    pub host: FunctionHost,
+    pub trainer: Trainer,
     pub tenant: Arc<Tenant>,
     /// Of CPU time.
     pub share: Arc<Share>,
@@ -34,13 +55,32 @@ pub struct WorkerSetup {
     pub context: Context,
     pub seed: u64,
     pub settings: Vec<Setting>,
+    /// What becomes of the optimizer that the trainer declares.
+    pub optimizer: OptimizerChanges,
     /// The most linear memory of an instance, in bytes.
     pub memory: u64,
-    /// Numbers its instances.
-    pub invocations: Arc<AtomicU64>,
-    pub stopping: Arc<AtomicBool>,
     /// Whether every call meets a fresh instance.
     pub fresh: bool,
+}
+
+impl WorkerSetup {
+    /// A worker that belongs to no job, says nothing to anybody's log, and has its defaults for settings.
+    pub fn new(host: &FunctionHost, trainer: &Trainer, tenant: &Arc<Tenant>, context: Context, seed: u64) -> Self {
+        Self {
+            host: host.clone(),
+            trainer: trainer.clone(),
+            tenant: tenant.clone(),
+            share: tenant.share.clone(),
+            log: Arc::default(),
+            job: None,
+            context,
+            seed,
+            settings: Vec::new(),
+            optimizer: OptimizerChanges::default(),
+            memory: u64::MAX,
+            fresh: false,
+        }
+    }
 }
 
 pub struct Worker {
@@ -85,7 +125,7 @@ impl Worker {
     }
 
     /// Gradients of one batch.
-    pub async fn step(&mut self, place: Place, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
+    pub async fn step(&mut self, place: StepInfo, batch: Option<Batch>) -> Result<Stepped, InvokeError> {
         if let Some(declared) = &self.declared {
             declared.arena().clear_gradients();
         }
@@ -103,32 +143,37 @@ impl Worker {
     }
 
     /// A trainer is told the rate that its schedule makes of the run's.
-    fn scheduled(&self, place: Place) -> Place {
+    fn scheduled(&self, place: StepInfo) -> StepInfo {
         let rate = self.declared.as_ref().map_or(place.rate, |declared| declared.scheduled(place.rate));
-        Place { rate, ..place }
+        StepInfo { rate, ..place }
     }
 
     /// Weights follow the gradients, at the run's rate as the schedule changes it.
     pub fn descend(&mut self, rate: f32) -> Result<(), weft_gpu::Error> {
-        self.declared.as_mut().map_or(Ok(()), |declared| declared.descend(rate))
+        self.descend_towards(rate, None)
+    }
+
+    /// The same, and the weights follow whatever else pulls them.
+    pub fn descend_towards(&mut self, rate: f32, pull: Option<&Pull>) -> Result<(), weft_gpu::Error> {
+        self.declared.as_mut().map_or(Ok(()), |declared| declared.descend_towards(rate, pull))
     }
 
     /// Statistics become weights.
-    pub async fn update(&mut self, place: Place) -> Result<(), InvokeError> {
+    pub async fn update(&mut self, place: StepInfo) -> Result<(), InvokeError> {
         let mut instance = self.ready().await?;
         instance.update(self.scheduled(place)).await?;
         self.keep(instance);
         Ok(())
     }
 
-    pub async fn evaluate(&mut self, place: Place, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
+    pub async fn evaluate(&mut self, place: StepInfo, batch: Option<Batch>) -> Result<Vec<Measured>, InvokeError> {
         let mut instance = self.ready().await?;
         let measured = instance.evaluate(place, batch).await?;
         self.keep(instance);
         Ok(measured)
     }
 
-    pub async fn infer(&mut self, place: Place, batch: Batch) -> Result<Tensor, InvokeError> {
+    pub async fn infer(&mut self, place: StepInfo, batch: Batch) -> Result<Tensor, InvokeError> {
         let mut instance = self.ready().await?;
         let inferred = instance.infer(place, batch).await?;
         self.keep(instance);
@@ -178,21 +223,21 @@ impl Worker {
 }
 
 async fn instance(setup: &WorkerSetup) -> Result<TrainerInstance, InvokeError> {
-    let number = setup.invocations.fetch_add(1, Relaxed);
+    let WorkerSetup { host, trainer, .. } = setup;
+    let number = host.invocations.fetch_add(1, Relaxed);
     let facts = Facts {
         invocation: number,
-        function: setup.name.clone(),
-        version: setup.version,
+        function: trainer.name.clone(),
+        version: trainer.version,
         seed: setup.seed,
-        stopping: setup.stopping.clone(),
+        stopping: host.stopping.clone(),
     };
-    let mut log = LogSink::new(setup.log.clone(), setup.tenant.clone(), setup.name.clone(), number);
+    let mut log = LogSink::new(setup.log.clone(), setup.tenant.clone(), trainer.name.clone(), number);
     if let Some(job) = &setup.job {
         log = log.of_job(job.clone());
     }
     let (tenant, share, context) = (setup.tenant.clone(), setup.share.clone(), setup.context.clone());
-    setup
-        .sandbox
-        .start_trainer(&setup.function, TrainerSetup { tenant, share, facts, log, context, memory: setup.memory })
-        .await
+    let (memory, optimizer) = (setup.memory, setup.optimizer);
+    let setup = TrainerSetup { tenant, share, facts, log, context, memory, optimizer };
+    host.sandbox.start_trainer(&trainer.code, setup).await
 }

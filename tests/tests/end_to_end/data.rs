@@ -13,6 +13,7 @@ use weft_tests::node::Node;
 
 mod crashes;
 mod datasets;
+mod deadlines;
 mod keeping;
 mod large;
 mod models;
@@ -37,7 +38,7 @@ fn missing(upload: &Value) -> Result<Vec<usize>> {
 }
 
 /// Sends whatever of a file has not been sent, and gives the upload's digest.
-fn upload(client: &Client, bytes: &[u8]) -> Result<String> {
+pub(super) fn upload(client: &Client, bytes: &[u8]) -> Result<String> {
     let digest = Digest::of(bytes).to_string();
     let parts: Vec<&[u8]> = bytes.chunks(PART).collect();
     for index in missing(&begin(client, &digest, bytes.len())?.json()?)? {

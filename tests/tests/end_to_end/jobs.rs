@@ -11,12 +11,18 @@ use weft_tests::components::component;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options};
 
+mod channels;
 mod codecs;
+mod combinations;
 mod devices;
+mod exchange;
 mod faults;
 mod full;
 mod infer;
+mod optimum;
 mod refused;
+mod restarts;
+mod scale;
 mod tenants;
 
 /// Longer than any of these jobs takes on a busy machine.

@@ -5,10 +5,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use weft::job::State;
+use weft::model::{Dtype, Meta, TensorInfo, write};
 use weft_tests::components::{self, component};
 use weft_tests::held::Held;
 use weft_tests::node::{Node, Options, eventually};
 
+use super::data::upload;
 use super::hostile::ProcessHeld;
 use super::jobs::{lenet, prepare};
 
@@ -86,6 +88,53 @@ fn leases_instances_and_code_come_from_one_account() -> Result<()> {
     node.idle(LONG)
 }
 
+/// A client need not read what it asked for. Answers that grow with what a tenant has are counted until it has.
+#[test]
+fn large_answers_are_counted_and_small_ones_always_come() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    for number in 0..700 {
+        let path = format!("/v1/params/{}{number}", "a-long-name-".repeat(15));
+        let set = tenant.send("PUT", &path, &[], b"1")?;
+        ensure!(set.status < 300, "{set:?}");
+    }
+    let before = node.view()?.memory;
+    let list = |limit: u32| tenant.get(&format!("/v1/params?limit={limit}"));
+    let all = list(1_000)?;
+    ensure!(all.status == 200 && all.body.len() > 128 << 10, "{} bytes", all.body.len());
+    eventually(LONG, || Ok(node.view()?.memory == before))?;
+    node.operator()?.send("PATCH", "/v1/tenants/one/quota", &[], br#"{"memory": 1}"#)?.json()?;
+    let refused = list(1_000)?;
+    ensure!(refused.status == 429, "{} with {} bytes", refused.status, refused.body.len());
+    ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{refused:?}");
+    ensure!(list(100)?.status == 200, "what is small is not counted");
+    eventually(LONG, || Ok(node.view()?.memory == before))
+}
+
+/// Whoever fetches a model may read as slowly as it likes; what is in memory for that is the tenant's.
+#[test]
+fn models_that_nobody_reads_on_are_counted() -> Result<()> {
+    const SLOW: usize = 3;
+    let node = Options::default().start()?;
+    // Room for the pieces of three readers, of four mebibytes and a little more each.
+    let tenant = node.tenant("one", json!({ "memory": 15 << 20 }))?;
+    let tensors = [TensorInfo { name: "w".to_owned(), dtype: Dtype::F32, shape: vec![4 << 20] }];
+    let mut file = Vec::new();
+    write(&tensors, [Ok(vec![0; 16 << 20])], &Meta::default(), &mut file)?;
+    let digest = upload(&tenant, &file)?;
+    let kept = tenant.send("PUT", "/v1/models/it", &[], &serde_json::to_vec(&json!({ "upload": digest }))?)?;
+    ensure!(kept.status == 201, "{kept:?}");
+    let before = node.view()?.memory;
+    let slow: Vec<Held> = (0..SLOW).map(|_| Held::get(&tenant, "/v1/models/it/file")).collect::<Result<_>>()?;
+    eventually(LONG, || Ok(node.view()?.memory >= before + SLOW as u64 * (4 << 20)))?;
+    let refused = tenant.get("/v1/models/it/file")?;
+    ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{} bytes", refused.body.len());
+    drop(slow);
+    eventually(LONG, || Ok(node.view()?.memory == before))?;
+    ensure!(tenant.get("/v1/models/it/file")?.body == file);
+    Ok(())
+}
+
 /// The most that may be left of bursts that each move a gigabyte, for allocators and caches.
 const SLACK: u64 = 128 << 20;
 
@@ -117,6 +166,8 @@ fn memory_of_a_burst_goes_back_to_the_system() -> Result<()> {
     for _ in 0..3 {
         burst(&node)?;
     }
+    // On a busy machine it takes its time to notice that nobody reads any more, and gives memory back after that.
+    node.idle(LONG)?;
     let after = ProcessHeld::back_to(before, SLACK, &node).context("resident memory stays")?;
     after.is_no_more_than(before, SLACK)
 }

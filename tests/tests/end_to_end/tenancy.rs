@@ -66,6 +66,7 @@ const MAY: &[(&str, For)] = &[
     ("resume_job", For::Tenants),
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
+    ("scale_job", For::Tenants),
     ("send_part", For::Tenants),
     ("set_param", For::Tenants),
     ("set_quota", For::Operator),
@@ -83,7 +84,7 @@ const MAY: &[(&str, For)] = &[
 /// What makes a thing that the caller names; every other operation needs it to be there.
 const MAKES: &[&str] = &["create_dataset", "create_model", "deploy", "set_param"];
 /// The operations on functions, data sets, models, uploads, jobs and parameters that need them to be there.
-const ON_A_THING: usize = 7 + 3 + 3 + 3 + 9 + 2;
+const ON_A_THING: usize = 7 + 3 + 3 + 3 + 10 + 2;
 
 /// What an upload of another tenant holds.
 const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";

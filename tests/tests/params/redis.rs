@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use weft::params::bucket::{Contributed, Keeping};
-use weft::params::redis::{Incarnations, Link, Redis};
+use weft::params::redis::{Incarnations, Link, MAX_KEPT_ANSWERS, Redis};
 use weft::params::{Bucket, Expect, ParamError, ParamStore, Space, Value};
 use weft_gpu::DType;
 use weft_tests::redis::{RedisCluster, RedisServer};
@@ -527,7 +527,67 @@ fn the_end_of_a_tenant_is_not_reached_before_all_of_it_is_gone() -> Result<()> {
     })
 }
 
-/// What a server answered is kept for a while, and nobody pays for that: it must not hold values.
+/// Bytes of answers that a server keeps for a tenant, by its own count.
+fn kept_answers(server: &RedisServer) -> Result<u64> {
+    let places = server.ask(&["--scan", "--pattern", "weft:{tenant}:o*"])?;
+    let counted = places.lines().map(|place| anyhow::Ok(server.ask(&["HGET", place, "bytes"])?.trim().parse::<u64>()?));
+    counted.sum()
+}
+
+/// A server keeps answers for whoever asks again. Those that have arrived nobody asks for.
+#[test]
+fn answers_that_have_arrived_are_forgotten() -> Result<()> {
+    const CHANGES: i64 = 2_000;
+    let server = RedisServer::start()?;
+    run(async {
+        let store = connect(&server.address()).await?;
+        let bucket = bucket(store.clone());
+        for _ in 0..CHANGES {
+            bucket.increment(key("count"), 1).await?;
+        }
+        bucket.set(key("large"), floats(1.0, 100_000), Keeping::default()).await?;
+        let kept = kept_answers(&server)?;
+        ensure!(kept < 2_000, "{kept} bytes of answers are kept of {CHANGES} changes");
+        // What was counted is what is there, also of a node that died before it could say what had arrived.
+        drop((bucket, store));
+        let places = server.ask(&["--scan", "--pattern", "weft:{tenant}:o*"])?;
+        for place in places.lines() {
+            let expires: i64 = server.ask(&["PTTL", place])?.trim().parse()?;
+            ensure!((1..=120_000).contains(&expires), "`{place}` expires in {expires} ms");
+        }
+        Ok(())
+    })
+}
+
+/// A tenant whose answers do not arrive has no more of them kept than it may, and can still read.
+#[test]
+fn answers_that_are_kept_are_bounded() -> Result<()> {
+    let server = RedisServer::start()?;
+    run(async {
+        let bucket = bucket(connect(&server.address()).await?);
+        bucket.increment(key("count"), 1).await?;
+        let kept = kept_answers(&server)?;
+        let span = server.ask(&["TIME"])?.lines().next().context("no time")?.trim().parse::<u64>()? / 60;
+        let place = format!("weft:{{tenant}}:o:{span}");
+        server.ask(&["HINCRBY", &place, "bytes", &(MAX_KEPT_ANSWERS - kept).to_string()])?;
+        let refused = bucket.increment(key("count"), 1).await;
+        // The one that had arrived was forgotten, and makes no room for a whole one.
+        ensure!(matches!(refused, Err(ParamError::KeptAnswers { most: MAX_KEPT_ANSWERS })), "{refused:?}");
+        for large in [10, 100_000] {
+            let refused = bucket.set(key("other"), floats(1.0, large), Keeping::default()).await;
+            ensure!(matches!(refused, Err(ParamError::KeptAnswers { .. })), "{large}: {refused:?}");
+        }
+        ensure!(bucket.delete(&[key("count")]).await.is_err(), "a deletion is a change");
+        let count = bucket.get(&key("count")).await?.and_then(|entry| entry.value.count());
+        ensure!(count == Some(1) && bucket.get(&key("other")).await?.is_none(), "{count:?}");
+        ensure!(chunks(&server)? == 0, "chunks of a change that was refused");
+        server.ask(&["DEL", &place])?;
+        bucket.increment(key("count"), 1).await?;
+        Ok(())
+    })
+}
+
+/// What a server answered is kept for a while: it must not hold values.
 #[test]
 fn what_was_taken_leaves_no_copy_in_the_server() -> Result<()> {
     const TAKEN: u64 = 200;

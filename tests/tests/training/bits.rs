@@ -3,7 +3,7 @@
 use anyhow::{Context as _, Result, ensure};
 use weft::dataset::batches::{Batch, Inputs};
 use weft::host::bindings::weft::train::training::Traits;
-use weft::host::data::Place;
+use weft::host::data::StepInfo;
 use weft::train::worker::Worker;
 use weft_tests::training::{Training, waves};
 
@@ -49,7 +49,7 @@ async fn trained(training: &Training, case: &Case) -> Result<Vec<u32>> {
     let mut worker = training.worker(case.parameters).await?;
     let description = training.describe().await?;
     let mut left = Vec::new();
-    let place = |step| Place { step, rate: 0.01, workers: 1, ..Place::default() };
+    let place = |step| StepInfo { step, rate: 0.01, workers: 1, ..StepInfo::default() };
     for step in 0..STEPS {
         let batch = batch(&worker, case)?;
         left.push(worker.step(place(step), batch).await?.loss.item()?);

@@ -5,13 +5,13 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use weft::host::bindings::weft::train::training::Traits;
-use weft::host::data::Place;
+use weft::host::data::StepInfo;
+use weft::job::JobSpec;
 use weft::tenant::{Quota, QuotaPatch};
 use weft::train::files::LocalDataSet;
-use weft::train::run::{self, Schedule};
+use weft::train::run;
 use weft::train::worker::Worker;
-use weft_tests::training::{Nobody, Training, data, synthetic, waves};
+use weft_tests::training::{Training, data, synthetic, waves};
 
 /// However slow the machine is and whatever else it does, far above any limit and far below for ever.
 const BOUND: Duration = Duration::from_secs(60);
@@ -29,14 +29,16 @@ fn samples() -> Result<LocalDataSet> {
     synthetic("binary20", 64, 32)
 }
 
-/// Every call that a trainer has, as the loop makes them.
+/// Every call that a trainer has, as a job and an inference make them.
 async fn every_call(training: &Training, harm: &str, when: &str) -> Result<()> {
     let samples = samples()?;
-    let mut worker = training.worker(&[("harm", harm), ("when", when)]).await?;
+    let params = [("harm", harm), ("when", when)];
+    let words = params.map(|(name, value)| (name.to_owned(), value.to_owned()));
     let batch = NonZeroU32::new(16).context("no batch")?;
-    let schedule = Schedule { epochs: 1, batch, rate: 0.01, steps: 0, traits: Traits::empty() };
-    run::train(&mut worker, Some(&data(&samples)), &schedule, &mut Nobody).await?;
-    let rows = run::infer(&mut worker, &data(&samples), &schedule).await?;
+    let spec = JobSpec { epochs: 1, batch: batch.get(), params: words.into(), ..training.spec() };
+    training.train(spec, Some(&samples), None).await?;
+    let mut worker = training.worker(&params).await?;
+    let rows = run::infer(&mut worker, &data(&samples), batch).await?;
     ensure!(rows.len() == 32 && rows.iter().all(|row| row.len() == 2), "{rows:?}");
     Ok(())
 }
@@ -155,7 +157,7 @@ async fn a_long_tape_is_no_harm() -> Result<()> {
     let training = training(QuotaPatch::default()).await?;
     let mut worker = training.worker(&[("harm", "deep")]).await?;
     let batch = waves(worker.context(), 16, &[20], 2)?;
-    worker.step(Place::default(), Some(batch)).await?;
+    worker.step(StepInfo::default(), Some(batch)).await?;
     drop(worker);
     training.is_left_clean().await
 }
@@ -167,8 +169,8 @@ async fn goes_on_after(harm: &str) -> Result<()> {
     let batch = waves(worker.context(), 16, &[20], 2)?;
     let weights = numbers(&worker)?;
     for _ in 0..2 {
-        ensure!(worker.step(Place::default(), Some(batch.clone())).await.is_err(), "`{harm}` went unnoticed");
-        let metrics = worker.evaluate(Place::default(), Some(batch.clone())).await?;
+        ensure!(worker.step(StepInfo::default(), Some(batch.clone())).await.is_err(), "`{harm}` went unnoticed");
+        let metrics = worker.evaluate(StepInfo::default(), Some(batch.clone())).await?;
         ensure!(metrics.len() == 1 && metrics[0].value.item()?.is_finite(), "{metrics:?}");
     }
     ensure!(numbers(&worker)? == weights, "`{harm}` changed the model");
@@ -212,7 +214,7 @@ async fn a_step_that_sleeps_is_stopped_when_its_work_is_cancelled() -> Result<()
         cancel.cancel();
     });
     let start = Instant::now();
-    let Err(error) = worker.step(Place::default(), Some(batch)).await else { bail!("it went unnoticed") };
+    let Err(error) = worker.step(StepInfo::default(), Some(batch)).await else { bail!("it went unnoticed") };
     stop.await?;
     ensure!(start.elapsed() < BOUND, "{error} only after {:?}", start.elapsed());
     Ok(())

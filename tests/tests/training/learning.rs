@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use weft::catalog::spec::DataSetSpec;
-use weft::host::data::Place;
+use weft::host::data::StepInfo;
+use weft::job::{EpochRecord, JobSpec};
+use weft::model::Model;
 use weft::train::files::LocalDataSet;
-use weft::train::run::{EpochReport, Schedule, train};
-use weft::train::save;
+use weft::train::{load, run};
 use weft_gpu::device::gpu::{Adapter, Gpu};
-use weft_tests::training::{Nobody, Training, data, waves};
+use weft_tests::training::{Training, data, waves};
 
 fn digits() -> Result<LocalDataSet> {
     Ok(LocalDataSet::make(&DataSetSpec {
@@ -21,33 +22,27 @@ fn digits() -> Result<LocalDataSet> {
     })?)
 }
 
-async fn schedule(training: &Training, epochs: u64, batch: u32, rate: f32) -> Result<Schedule> {
-    let traits = training.describe().await?.traits;
-    Ok(Schedule { epochs, batch: NonZeroU32::new(batch).context("no batch")?, rate, steps: 50, traits })
-}
+const BATCH: NonZeroU32 = NonZeroU32::new(32).unwrap();
 
-fn metric(report: &EpochReport, name: &str) -> Result<f64> {
-    report.validation.get(name).copied().with_context(|| format!("no `{name}` in {report:?}"))
+fn metric(record: &EpochRecord, name: &str) -> Result<f64> {
+    record.validation.get(name).copied().with_context(|| format!("no `{name}` in {record:?}"))
 }
 
 #[tokio::test]
 async fn lenet_learns_digits() -> Result<()> {
-    let mut training = Training::of("functions/lenet").await?;
-    training.threads = 2;
+    let training = Training::of("functions/lenet").await?;
     let digits = digits()?;
-    let mut worker = training.worker(&[]).await?;
-    let schedule = schedule(&training, 15, 32, 0.02).await?;
-    let reports = train(&mut worker, Some(&data(&digits)), &schedule, &mut Nobody).await?;
-    let best = reports.iter().map(|report| metric(report, "accuracy")).collect::<Result<Vec<f64>>>()?;
+    let spec = JobSpec { epochs: 15, batch: BATCH.get(), lr: 0.02, ..training.spec() };
+    let trained = training.train(spec, Some(&digits), None).await?;
+    let best = trained.epochs.iter().map(|epoch| metric(epoch, "accuracy")).collect::<Result<Vec<f64>>>()?;
     let best = best.into_iter().fold(0.0, f64::max);
     ensure!(best >= 0.97, "the best accuracy is {best}");
     // What is saved and loaded again is the same model.
-    let last = metric(reports.last().context("no epoch")?, "loss")?;
-    let mut file = std::io::Cursor::new(Vec::new());
-    save::save(worker.declared().context("nothing was declared")?, &Default::default(), &mut file)?;
+    let last = metric(trained.epochs.last().context("no epoch")?, "loss")?;
     let mut other = training.worker(&[]).await?;
-    save::load(other.declared().context("nothing was declared")?, &mut weft::model::Model::open(file)?)?;
-    let again = weft::train::run::evaluate(&mut other, Some(&data(&digits)), &schedule, Place::default()).await?;
+    let mut model = Model::open(std::io::Cursor::new(trained.model))?;
+    load::load(other.declared().context("nothing was declared")?, &mut model)?;
+    let again = run::evaluate(&mut other, &data(&digits), BATCH, StepInfo::default()).await?;
     ensure!(again.get("loss") == Some(&last), "{again:?} after loading, {last} before saving");
     Ok(())
 }
@@ -57,10 +52,9 @@ async fn lenet_learns_on_a_gpu() -> Result<()> {
     let adapter = Adapter::all().into_iter().next().context("no GPU, not even a software one: run scripts/setup.sh")?;
     let training = Training::on(vec![Arc::new(Gpu::open(adapter, None)?)], "functions/lenet").await?;
     let digits = digits()?;
-    let mut worker = training.worker(&[]).await?;
-    let schedule = schedule(&training, 1, 32, 0.02).await?;
-    let reports = train(&mut worker, Some(&data(&digits)), &schedule, &mut Nobody).await?;
-    let accuracy = metric(&reports[0], "accuracy")?;
+    let spec = JobSpec { epochs: 1, batch: BATCH.get(), lr: 0.02, ..training.spec() };
+    let trained = training.train(spec, Some(&digits), None).await?;
+    let accuracy = metric(trained.epochs.first().context("no epoch")?, "accuracy")?;
     ensure!(accuracy > 0.5, "after an epoch on a GPU the accuracy is {accuracy}");
     Ok(())
 }
@@ -92,7 +86,7 @@ async fn a_small_batch_is_learnt_by_heart() -> Result<()> {
         let batch = waves(worker.context(), 8, &[3, 32, 32], 4)?;
         let mut losses = Vec::new();
         for step in 0..steps {
-            let place = Place { step, rate, workers: 1, ..Place::default() };
+            let place = StepInfo { step, rate, workers: 1, ..StepInfo::default() };
             losses.push(worker.step(place, Some(batch.clone())).await?.loss.item()?);
             // What knows it all and goes on at this rate may well forget it again.
             if losses.last().is_some_and(|loss| *loss < BY_HEART_LOSS) {
@@ -126,7 +120,7 @@ async fn a_transformer_learns_a_small_batch_by_heart() -> Result<()> {
     let batch = weft::dataset::batches::Batch { features, labels: Some(context.tensor(&[8], &labels)?), count: 8 };
     let mut last = f32::INFINITY;
     for step in 0..150 {
-        let place = Place { step, rate: 3e-3, workers: 1, ..Place::default() };
+        let place = StepInfo { step, rate: 3e-3, workers: 1, ..StepInfo::default() };
         last = worker.step(place, Some(batch.clone())).await?.loss.item()?;
         worker.descend(3e-3)?;
     }
@@ -137,10 +131,9 @@ async fn a_transformer_learns_a_small_batch_by_heart() -> Result<()> {
 #[tokio::test]
 async fn a_pole_is_balanced() -> Result<()> {
     let training = Training::of("functions/cart-pole").await?;
-    let mut worker = training.worker(&[]).await?;
-    let schedule = schedule(&training, 8, 1, 0.01).await?;
-    let reports = train(&mut worker, None, &schedule, &mut Nobody).await?;
-    let best = reports.iter().flat_map(|report| report.validation.values().copied()).fold(0.0, f64::max);
-    ensure!(best >= 195.0, "it stands for {best} moves: {reports:?}");
+    let spec = JobSpec { epochs: 8, batch: 1, steps: 50, ..training.spec() };
+    let epochs = training.train(spec, None, None).await?.epochs;
+    let best = epochs.iter().flat_map(|epoch| epoch.validation.values().copied()).fold(0.0, f64::max);
+    ensure!(best >= 195.0, "it stands for {best} moves: {epochs:?}");
     Ok(())
 }

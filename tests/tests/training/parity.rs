@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use weft::dataset::batches::{Batch, Inputs};
-use weft::host::data::Place;
+use weft::host::data::StepInfo;
 use weft::train::declared::Role;
 use weft::train::worker::Worker;
 use weft_gpu::device::Shared;
@@ -95,7 +95,7 @@ impl Case {
         let batch = Batch { features: Inputs::Dense(made.x), labels: Some(made.y), count: stored.batch };
         let mut losses = Vec::new();
         for step in 0..steps as u64 {
-            let place = Place { step, rate: stored.rate, workers: 1, ..Place::default() };
+            let place = StepInfo { step, rate: stored.rate, workers: 1, ..StepInfo::default() };
             losses.push(f64::from(worker.step(place, Some(batch.clone())).await?.loss.item()?));
             worker.descend(stored.rate)?;
         }
@@ -190,7 +190,7 @@ print(json.dumps([list(it.coef_[0]), list(it.intercept_)]))
             let context = worker.context();
             let features = inputs(context, x, 1, sparse)?;
             let batch = Batch { features, labels: Some(context.tensor(&[1], &[*y])?), count: 1 };
-            worker.step(Place { step: step as u64, workers: 1, ..Place::default() }, Some(batch)).await?;
+            worker.step(StepInfo { step: step as u64, workers: 1, ..StepInfo::default() }, Some(batch)).await?;
             worker.descend(0.05)?;
         }
         let declared = worker.declared().context("nothing was declared")?;
@@ -233,7 +233,7 @@ print(json.dumps(it.cluster_centers_.ravel().tolist()))
         };
         centroids(&worker)?.write(0, bytemuck::cast_slice(&x[..4 * COLUMNS]))?;
         for epoch in 0..5 {
-            let place = Place { step: epoch, epoch, workers: 1, ..Place::default() };
+            let place = StepInfo { step: epoch, epoch, workers: 1, ..StepInfo::default() };
             for part in x.chunks(20 * COLUMNS) {
                 let count = part.len() / COLUMNS;
                 let features = inputs(worker.context(), part, count, sparse)?;

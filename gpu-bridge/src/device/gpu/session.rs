@@ -469,6 +469,10 @@ impl Device for Session {
         self.info.clone()
     }
 
+    fn is_lost(&self) -> bool {
+        self.core.engine.live().faults.is_lost()
+    }
+
     fn time(&self) -> Duration {
         Duration::from_nanos(self.core.progress.nanoseconds.load(Ordering::Relaxed))
     }

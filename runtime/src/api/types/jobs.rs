@@ -4,6 +4,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::job::record::CheckpointRef;
+use weft_core::spec::{Shape, ShapeChange};
+
 use crate::job::{EpochRecord, JobEvent, JobSpec, Spending, State};
 
 /// A training job.
@@ -62,6 +64,11 @@ pub struct JobDetail {
     pub job: JobView,
     /// What was asked for.
     pub spec: JobSpec,
+    /// How many workers it has now, and how large each is.
+    pub shape: Shape,
+    /// Changes of that which were asked for and are not made yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<ShapeChange>,
     /// All its randomness derives from it, also when none was asked for.
     pub seed: u64,
     /// The function's version that is trained, `sha256:…`.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use ureq::http::{HeaderMap, Method};
+use weft_core::spec::ShapeChange;
 use weft_gpu::pool::DeviceId;
 
 use super::super::sse::Events;
@@ -175,6 +176,10 @@ impl Client {
 
     pub fn resume_job(&self, name: &Name) -> Result<JobView, ClientError> {
         self.order(format!("/v1/jobs/{name}/resume"))
+    }
+
+    pub fn scale_job(&self, name: &Name, change: &ShapeChange) -> Result<JobDetail, ClientError> {
+        self.change(Method::POST, format!("/v1/jobs/{name}/scale"), change)
     }
 
     pub fn kill_worker(&self, name: &Name, worker: u32) -> Result<(), ClientError> {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::cli::output::{Output, Style, harmless};
-use crate::job::{EpochRecord, JobEvent, Progress, State};
+use crate::cli::output::{Output, Style, bytes, harmless};
+use crate::job::{EpochRecord, JobEvent, Progress, Reshaped, State};
 use crate::names::Name;
 
 /// Characters of a curve.
@@ -98,6 +98,10 @@ impl<'a> Screen<'a> {
                 self.line(&format!("{word} worker {worker}: {}", harmless(reason)));
             }
             JobEvent::Checkpoint { .. } => {}
+            JobEvent::Reshaped(Reshaped { workers, memory, batch, .. }) => {
+                let plural = if *workers == 1 { "" } else { "s" };
+                self.line(&format!("{workers} worker{plural} from now on, {} each, batch {batch}", bytes(*memory)));
+            }
         }
     }
 
@@ -153,7 +157,7 @@ impl<'a> Screen<'a> {
 }
 
 /// What an epoch came to, in one line. The epoch is `(this, of all)`.
-pub fn epoch_line(
+fn epoch_line(
     (epoch, epochs): (u64, u64),
     train_loss: f64,
     validation: &BTreeMap<String, f64>,

@@ -142,6 +142,17 @@ fn follow(name: &Name, client: &Client, mut events: Events<BufReader<Body>>, hea
 
 /// What a job came to.
 pub fn summary(detail: &JobDetail, out: &Output) -> String {
+    let mut rows = rows(detail, out);
+    rows.push(("cost", format!("{:.6}", detail.spending.cost)));
+    rows.extend(detail.models.last().map(|model| ("model", format!("weft model pull {model}"))));
+    if detail.job.state == State::Failed {
+        rows.push(("log", format!("weft job logs {}", detail.job.name)));
+    }
+    out.fields(&rows)
+}
+
+/// What any job came to, whether a node ran it or not.
+pub fn rows(detail: &JobDetail, out: &Output) -> Vec<(&'static str, String)> {
     let job = &detail.job;
     let style = match job.state {
         State::Done => Style::Green,
@@ -160,10 +171,5 @@ pub fn summary(detail: &JobDetail, out: &Output) -> String {
     rows.push(("time", seconds(job.seconds)));
     rows.push(("workers", format!("{}, {} lost", job.workers, detail.losses)));
     rows.push(("cold starts", detail.spending.cold_starts.to_string()));
-    rows.push(("cost", format!("{:.6}", detail.spending.cost)));
-    rows.extend(detail.models.last().map(|model| ("model", format!("weft model pull {model}"))));
-    if job.state == State::Failed {
-        rows.push(("log", format!("weft job logs {}", job.name)));
-    }
-    out.fields(&rows)
+    rows
 }

@@ -87,8 +87,8 @@ impl Assembler {
     fn assemble(&mut self) -> Result<Batch, Cause> {
         self.context.cancel().check()?;
         if self.shard.is_none() {
-            let Options { plan, shard, .. } = self.options;
-            self.shard = Some(plan.shard(&self.reader.split, shard, |block| self.reader.classes(block))?);
+            let Options { plan, shard, .. } = &self.options;
+            self.shard = Some(plan.shard(&self.reader.split, *shard, |block| self.reader.classes(block))?);
         }
         let Some(shard) = &self.shard else { unreachable!("it was made above") };
         let (reader, gathered, context) = (&mut self.reader, &mut self.gathered, &self.context);

@@ -6,6 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::Options;
 use super::error::{Place, ReadError};
 use super::gzip::{self, Gunzip};
 
@@ -70,18 +71,44 @@ impl Default for Limits {
     }
 }
 
+/// Asked before each read of a file, and told how many bytes are about to be kept on disk for what a file expands to. An
+/// error ends the reading, and is what the reader says then. The default lets everything go on.
+#[derive(Clone, Default)]
+pub struct Watch(Option<Arc<dyn Fn(u64) -> io::Result<()> + Send + Sync>>);
+
+impl Watch {
+    pub fn new(ask: impl Fn(u64) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(ask)))
+    }
+
+    fn may_go_on(&self) -> io::Result<()> {
+        self.may_spool(0)
+    }
+
+    fn may_spool(&self, bytes: u64) -> io::Result<()> {
+        self.0.as_ref().map_or(Ok(()), |ask| ask(bytes))
+    }
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_tuple("Watch").finish_non_exhaustive()
+    }
+}
+
 /// A file that is open. It can be read more than once, also when its name is given to another file meanwhile.
 #[derive(Clone)]
 pub(super) struct Opened {
     pub name: String,
     pub limits: Limits,
+    watch: Watch,
     file: Arc<File>,
     length: u64,
     gzip: bool,
 }
 
 impl Opened {
-    pub fn new(source: &Source, limits: &Limits) -> Result<Self, ReadError> {
+    pub fn new(source: &Source, options: &Options) -> Result<Self, ReadError> {
         let failed = |cause| ReadError::io(&source.name, cause);
         // Opening a pipe would wait for its other end.
         let regular = std::fs::metadata(&source.path).map_err(failed)?.is_file();
@@ -90,8 +117,8 @@ impl Opened {
         }
         let file = File::open(&source.path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
-        let mut opened =
-            Self { name: source.name.clone(), limits: limits.clone(), file: Arc::new(file), length, gzip: false };
+        let (limits, watch) = (options.limits.clone(), options.watch.clone());
+        let mut opened = Self { name: source.name.clone(), limits, watch, file: Arc::new(file), length, gzip: false };
         opened.gzip = gzip::is_gzip(opened.input().peek(gzip::MAGIC)?);
         if !opened.gzip && source.name.to_ascii_lowercase().ends_with(".gz") {
             return Err(opened.wrong("its name says gzip, its first bytes do not"));
@@ -101,7 +128,7 @@ impl Opened {
 
     /// All of it, expanded, from the beginning.
     pub fn input(&self) -> Input {
-        let piece = Piece { file: self.file.clone(), position: 0, end: self.length };
+        let piece = self.piece(0, self.length);
         if self.gzip {
             Input::new(self.name.clone(), Box::new(Gunzip::new(piece, &self.limits)), None, true)
         } else {
@@ -112,7 +139,8 @@ impl Opened {
     /// Some bytes of a file that is not compressed.
     pub fn piece(&self, position: u64, length: u64) -> Piece {
         let position = position.min(self.length);
-        Piece { file: self.file.clone(), position, end: position.saturating_add(length).min(self.length) }
+        let end = position.saturating_add(length).min(self.length);
+        Piece { file: self.file.clone(), watch: self.watch.clone(), position, end }
     }
 
     /// Bytes on disk.
@@ -138,6 +166,7 @@ impl Opened {
             if bytes.is_empty() {
                 break;
             }
+            self.watch.may_spool(bytes.len() as u64).map_err(failed)?;
             spool.write_all(bytes).map_err(failed)?;
             let count = bytes.len();
             input.consume(count);
@@ -153,6 +182,7 @@ impl Opened {
 /// A range of a file. Several can be read at a time, each from where it is.
 pub(super) struct Piece {
     file: Arc<File>,
+    watch: Watch,
     position: u64,
     end: u64,
 }
@@ -165,6 +195,7 @@ impl Piece {
 
 impl Read for Piece {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        self.watch.may_go_on()?;
         let most = into.len().min(usize::try_from(self.end - self.position).unwrap_or(usize::MAX));
         let count = self.file.read_at(&mut into[..most], self.position)?;
         self.position += count as u64;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Permutation, Position};
+use super::{Permutation, Position, Shard};
 
 /// From a place in a shard to a sample.
 #[derive(Clone, Debug)]
@@ -14,6 +14,24 @@ pub enum Order {
     /// Samples are shuffled within each window. `rows` are those of a shard that has not all between the first and the
     /// last of a segment; else it is empty.
     Windows { segments: Vec<Segment>, windows: Vec<Window>, rows: Vec<u32> },
+    /// What was left of shards when their number changed, and those shards.
+    Rest { parts: Vec<Part>, shards: Vec<Shard> },
+}
+
+/// What a shard has of one that there was before.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Samples of the shard in parts before this one.
+    pub before: u64,
+    /// The first of the earlier shard's samples that it has.
+    pub first: u64,
+    /// Which of those shards.
+    pub shard: usize,
+}
+
+/// The part that a place is in. Parts have at least one sample each, and the place is within one.
+fn part_of(parts: &[Part], place: u64) -> usize {
+    parts.partition_point(|part| part.before <= place) - 1
 }
 
 /// What a shard has of one block.
@@ -59,12 +77,30 @@ impl Order {
                 let row = if rows.is_empty() { at as u32 } else { rows[at as usize] };
                 Position { block: segment.block, row }
             }
+            Self::Rest { parts, shards } => {
+                let part = &parts[part_of(parts, place)];
+                shards[part.shard].order.position(part.first + (place - part.before))
+            }
         }
     }
 
     /// Where the window of a place ends; nothing where that is the end of the shard.
     pub fn window_end(&self, place: u64) -> Option<u64> {
-        let Self::Windows { windows, .. } = self else { return None };
-        windows.get(windows.partition_point(|window| window.before <= place)).map(|window| window.before)
+        match self {
+            Self::Permuted { .. } | Self::Listed { .. } => None,
+            Self::Windows { windows, .. } => {
+                windows.get(windows.partition_point(|window| window.before <= place)).map(|window| window.before)
+            }
+            Self::Rest { parts, shards } => {
+                let index = part_of(parts, place);
+                let (part, next) = (&parts[index], parts.get(index + 1).map(|next| next.before));
+                let earlier = &shards[part.shard].order;
+                let end = earlier.window_end(part.first + (place - part.before));
+                let end = end.map(|end| part.before + (end - part.first));
+                // Shards of samples that are shuffled as a whole share all blocks, so there is one window.
+                let is_whole = matches!(earlier, Self::Permuted { .. } | Self::Listed { .. });
+                if is_whole { None } else { [end, next].into_iter().flatten().min() }
+            }
+        }
     }
 }

@@ -35,11 +35,11 @@ fn no_labels(_: usize) -> Result<Vec<i32>, ShardError> {
     Err(ShardError::NoClasses)
 }
 
-fn positions(plan: Plan, split: &Split, shard: u64) -> Vec<Position> {
+fn positions(plan: &Plan, split: &Split, shard: u64) -> Vec<Position> {
     plan.shard(split, shard, no_labels).unwrap().positions().collect()
 }
 
-fn stratified(plan: Plan, split: &Split, labels: &[Vec<i32>], shard: u64) -> Vec<Position> {
+fn stratified(plan: &Plan, split: &Split, labels: &[Vec<i32>], shard: u64) -> Vec<Position> {
     let shard = plan.shard(split, shard, |block| Ok::<_, ShardError>(labels[block].clone())).unwrap();
     shard.positions().collect()
 }
@@ -70,7 +70,7 @@ proptest! {
     #[test]
     fn shards_hold_every_sample_once((counts, shards, plan) in cases()) {
         let split = split(&counts);
-        let mut all: Vec<Position> = (0..shards).flat_map(|shard| positions(plan, &split, shard)).collect();
+        let mut all: Vec<Position> = (0..shards).flat_map(|shard| positions(&plan, &split, shard)).collect();
         all.sort_unstable();
         prop_assert_eq!(all, natural(&split));
     }
@@ -79,7 +79,7 @@ proptest! {
     fn shards_differ_by_at_most_one_sample((counts, shards, plan) in cases()) {
         let split = split(&counts);
         for shard in 0..shards {
-            let count = positions(plan, &split, shard).len() as u64;
+            let count = positions(&plan, &split, shard).len() as u64;
             prop_assert!(count == split.count / shards || count == split.count.div_ceil(shards));
             prop_assert_eq!(count, plan.count(&split, shard).unwrap());
         }
@@ -90,7 +90,7 @@ proptest! {
         let (split, labels) = labelled(&counts, |sample| (sample * sample % classes) as i32);
         let plan = Plan { stratified: true, ..plan };
         let mut all: Vec<Position> =
-            (0..shards).flat_map(|shard| stratified(plan, &split, &labels, shard)).collect();
+            (0..shards).flat_map(|shard| stratified(&plan, &split, &labels, shard)).collect();
         all.sort_unstable();
         prop_assert_eq!(all, natural(&split));
     }
@@ -103,7 +103,7 @@ proptest! {
         let (split, labels) = labelled(&counts, |sample| (sample * sample % classes) as i32);
         let plan = Plan { stratified: true, ..plan };
         for shard in 0..shards {
-            let positions = stratified(plan, &split, &labels, shard);
+            let positions = stratified(&plan, &split, &labels, shard);
             prop_assert_eq!(positions.len() as u64, plan.count(&split, shard).unwrap());
             let mut found = vec![0; split.classes.len()];
             for position in positions {
@@ -138,7 +138,7 @@ proptest! {
     fn without_shuffle_samples_come_in_their_order((counts, shards, plan) in cases()) {
         let split = split(&counts);
         let plan = Plan { shuffle: false, ..plan };
-        let all: Vec<Position> = (0..shards).flat_map(|shard| positions(plan, &split, shard)).collect();
+        let all: Vec<Position> = (0..shards).flat_map(|shard| positions(&plan, &split, shard)).collect();
         prop_assert_eq!(all, natural(&split));
     }
 }
@@ -147,7 +147,7 @@ proptest! {
 fn only_the_blocks_at_the_edges_are_shared() {
     let split = split(&[100; 40]);
     let plan = Plan { shards: 6, window: 5000, ..Plan::default() };
-    let blocks = |shard| positions(plan, &split, shard).iter().map(|at| at.block).collect::<HashSet<u32>>();
+    let blocks = |shard| positions(&plan, &split, shard).iter().map(|at| at.block).collect::<HashSet<u32>>();
     let read: usize = (0..6).map(|shard| blocks(shard).len()).sum();
     assert!(read <= 40 + 5, "{read} blocks are read");
 }
@@ -157,7 +157,7 @@ fn stratified_shards_of_mixed_blocks_read_little_more_than_their_own() {
     let (split, labels) = labelled(&[100; 40], |sample| (sample % 10) as i32);
     let plan = Plan { shards: 4, window: 5000, stratified: true, ..Plan::default() };
     for shard in 0..4 {
-        let blocks: HashSet<u32> = stratified(plan, &split, &labels, shard).iter().map(|at| at.block).collect();
+        let blocks: HashSet<u32> = stratified(&plan, &split, &labels, shard).iter().map(|at| at.block).collect();
         assert!(blocks.len() <= 11, "{}", blocks.len());
     }
 }
@@ -167,7 +167,7 @@ fn epochs_differ_in_order_and_in_assignment() {
     for window in [u64::MAX, 3000] {
         let split = split(&[100; 20]);
         let plan = Plan { shards: 3, window, ..Plan::default() };
-        let (first, second) = (positions(plan, &split, 0), positions(Plan { epoch: 1, ..plan }, &split, 0));
+        let (first, second) = (positions(&plan, &split, 0), positions(&Plan { epoch: 1, ..plan.clone() }, &split, 0));
         assert_ne!(first, second);
         let (first, second): (HashSet<_>, HashSet<_>) = (first.into_iter().collect(), second.into_iter().collect());
         assert_ne!(first, second);
@@ -178,14 +178,14 @@ fn epochs_differ_in_order_and_in_assignment() {
 fn seeds_differ() {
     let split = split(&[100; 20]);
     let plan = Plan::default();
-    assert_ne!(positions(plan, &split, 0), positions(Plan { seed: 1, ..plan }, &split, 0));
+    assert_ne!(positions(&plan, &split, 0), positions(&Plan { seed: 1, ..plan.clone() }, &split, 0));
 }
 
 #[test]
 fn samples_within_a_window_are_shuffled_across_its_blocks() {
     let split = split(&[100; 20]);
     let plan = Plan { window: 5000, ..Plan::default() };
-    let first: HashSet<u32> = positions(plan, &split, 0)[..50].iter().map(|at| at.block).collect();
+    let first: HashSet<u32> = positions(&plan, &split, 0)[..50].iter().map(|at| at.block).collect();
     assert_eq!(first.len(), 5);
 }
 
@@ -200,12 +200,12 @@ fn written(positions: &[Position]) -> String {
 fn assignments_never_change() {
     let (split, labels) = labelled(&[5, 3, 7, 4], |sample| (sample / 7) as i32);
     let plan = Plan { seed: 2024, epoch: 5, shards: 2, ..Plan::default() };
-    let (small, fair) = (Plan { window: 100, ..plan }, Plan { stratified: true, ..plan });
+    let (small, fair) = (Plan { window: 100, ..plan.clone() }, Plan { stratified: true, ..plan.clone() });
     let found = [
-        written(&positions(plan, &split, 1)),
-        written(&positions(small, &split, 1)),
-        written(&stratified(fair, &split, &labels, 1)),
-        written(&stratified(Plan { stratified: true, ..small }, &split, &labels, 1)),
+        written(&positions(&plan, &split, 1)),
+        written(&positions(&small, &split, 1)),
+        written(&stratified(&fair, &split, &labels, 1)),
+        written(&stratified(&Plan { stratified: true, ..small.clone() }, &split, &labels, 1)),
     ];
     let expected = [
         "1:0 0:3 2:1 3:3 3:2 3:1 2:4 1:1 1:2",
@@ -268,4 +268,73 @@ fn the_ragged_last_batch_is_kept_or_dropped() {
     let size = std::num::NonZeroU32::new(64).unwrap();
     assert_eq!([Last::Keep.batches(130, size), Last::Drop.batches(130, size)], [3, 2]);
     assert_eq!([Last::Keep.batches(128, size), Last::Drop.batches(128, size)], [2, 2]);
+}
+
+/// What is taken of an epoch whose shards change in number again and again: so many at first, then the rest in others.
+fn taken(plan: &Plan, split: &Split, changes: &[(u64, u64)], shards: u64) -> Vec<Position> {
+    let (mut plan, mut all) = (plan.clone(), Vec::new());
+    for (from, taken) in changes {
+        plan.shards = *from;
+        for shard in 0..*from {
+            all.extend(positions(&plan, split, shard).into_iter().take(*taken as usize));
+        }
+        plan.cuts = plan.cuts.iter().copied().chain([Cut { shards: *from, taken: *taken }]).collect();
+    }
+    plan.shards = shards;
+    for shard in 0..shards {
+        let samples = positions(&plan, split, shard);
+        assert_eq!(samples.len() as u64, plan.count(split, shard).unwrap());
+        all.extend(samples);
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn every_sample_comes_once_however_often_the_number_of_shards_changes(
+        (counts, shards, plan) in cases(),
+        changes in proptest::collection::vec((1..6_u64, 0..40_u64), 0..4),
+    ) {
+        let split = split(&counts);
+        let changes: Vec<_> = changes.into_iter().map(|(from, taken)| (from.min(split.count), taken)).collect();
+        let mut all = taken(&plan, &split, &changes, shards);
+        all.sort_unstable();
+        prop_assert_eq!(all, natural(&split));
+    }
+}
+
+#[test]
+fn a_stratified_epoch_may_change_its_shards_too() {
+    let (split, labels) = labelled(&[7, 9, 4], |sample| (sample % 3) as i32);
+    let before = Plan { stratified: true, shards: 2, ..Plan::default() };
+    let cuts: Cuts = [Cut { shards: 2, taken: 4 }].into();
+    let after = Plan { shards: 3, cuts, ..before.clone() };
+    let mut all: Vec<Position> =
+        (0..2).flat_map(|shard| stratified(&before, &split, &labels, shard).into_iter().take(4)).collect();
+    all.extend((0..3).flat_map(|shard| stratified(&after, &split, &labels, shard)));
+    all.sort_unstable();
+    assert_eq!(all, natural(&split));
+}
+
+#[test]
+fn windows_of_what_was_left_never_end_before_they_begin() {
+    let split = split(&[10; 8]);
+    let cuts: Cuts = [Cut { shards: 3, taken: 5 }].into();
+    let plan = Plan { window: 250, shards: 2, cuts, ..Plan::default() };
+    for shard in 0..2 {
+        let shard = plan.shard(&split, shard, no_labels).unwrap();
+        for sample in 0..shard.count() {
+            assert!(shard.window_end(sample) > sample && shard.window_end(sample) <= shard.count());
+        }
+    }
+}
+
+/// Whoever changes the number of shards again and again must not make the next shard cost more and more.
+#[test]
+fn many_changes_in_one_epoch_cost_little() {
+    let split = split(&[1_000; 4]);
+    let cuts: Cuts = (0..16).map(|change| Cut { shards: if change % 2 == 0 { 1 } else { 64 }, taken: 2 }).collect();
+    let plan = Plan { shards: 64, cuts, ..Plan::default() };
+    let samples: usize = (0..64).map(|shard| positions(&plan, &split, shard).len()).sum();
+    assert_eq!(samples, 4_000 - 8 * 2 - 8 * 64 * 2);
 }

@@ -6,17 +6,32 @@ use super::head;
 use crate::params::{Form, Key, ParamError};
 
 pub enum Answer {
-    Done { incarnation: String, parts: Vec<Reply> },
+    Done {
+        incarnation: String,
+        parts: Vec<Reply>,
+    },
     Lost,
     Ended,
     Ending,
     Claims,
+    /// Too many answers are kept for the tenant.
+    Answers,
     Late,
     Limit,
-    Fenced { newest: u64 },
-    Conflict { key: Key, found: Option<u64> },
-    Form { key: Key, found: Form },
-    Overflow { key: Key },
+    Fenced {
+        newest: u64,
+    },
+    Conflict {
+        key: Key,
+        found: Option<u64>,
+    },
+    Form {
+        key: Key,
+        found: Form,
+    },
+    Overflow {
+        key: Key,
+    },
 }
 
 impl Answer {
@@ -29,6 +44,7 @@ impl Answer {
             "ended" => Self::Ended,
             "ending" => Self::Ending,
             "claims" => Self::Claims,
+            "answers" => Self::Answers,
             "late" => Self::Late,
             "limit" => Self::Limit,
             "fenced" => Self::Fenced { newest: number(next())? },

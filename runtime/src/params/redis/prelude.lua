@@ -7,6 +7,13 @@ local known, candidate, job = ARGV[1], ARGV[2], ARGV[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- The arguments of a script, one after another.
+local at = 4
+local function take()
+    at = at + 1
+    return ARGV[at - 1]
+end
+
 -- How long chunks that no head names are left for those who are reading them.
 local GRACE = 60000
 
@@ -105,3 +112,57 @@ end
 
 -- Its tenant is gone: nothing is read or written any more.
 local ended = redis.call('HEXISTS', usage, 'ended') == 1
+
+-- What a script answered is kept for whoever asks again because the answer did not come: under the request's number, in one
+-- hash for each span of so many ms, which expires as a whole. KEYS[11] is what these hashes are named after; their field
+-- 'bytes' counts what is in them. The first arguments of such a script: the request, the span, the most bytes that may be
+-- kept, how many answers have come, and the requests of these. Gives the answer if the request was done before.
+local ANSWER_BYTES = 128
+local request, answers_span, most_answers, answers, arrived = nil, nil, nil, {}, {}
+local function answered_before()
+    request, answers_span, most_answers = take(), tonumber(take()), tonumber(take())
+    for back = 0, 1 do
+        answers[back + 1] = string.format('%s:%.0f', KEYS[11], math.floor(now / answers_span) - back)
+    end
+    for index = 1, tonumber(take()) do arrived[index] = take() end
+    for _, place in ipairs(answers) do
+        local before = redis.call('HGET', place, request)
+        if before then return cmsgpack.unpack(before) end
+    end
+end
+
+local function each_arrived(tell)
+    for _, place in ipairs(answers) do
+        for _, number in ipairs(arrived) do
+            local bytes = redis.call('HSTRLEN', place, number)
+            if bytes > 0 then tell(place, number, bytes + ANSWER_BYTES) end
+        end
+    end
+end
+
+local function forget_arrived()
+    each_arrived(function(place, number, bytes)
+        redis.call('HDEL', place, number)
+        redis.call('HINCRBY', place, 'bytes', -bytes)
+    end)
+end
+
+-- Whether one more answer of so many parts may be kept once those are forgotten that have arrived. Nothing is changed before
+-- the script's own first change, unless there is no room: a server that is full looks at the first one only.
+local function may_keep_answer(parts)
+    local bytes = ANSWER_BYTES + 512 + 64 * parts
+    for _, place in ipairs(answers) do bytes = bytes + tonumber(redis.call('HGET', place, 'bytes') or '0') end
+    each_arrived(function(_, _, gone) bytes = bytes - gone end)
+    if bytes <= most_answers then return true end
+    forget_arrived()
+    return false
+end
+
+local function keep_answer(result)
+    forget_arrived()
+    local packed = cmsgpack.pack(result)
+    redis.call('HSET', answers[1], request, packed)
+    redis.call('HINCRBY', answers[1], 'bytes', #packed + ANSWER_BYTES)
+    redis.call('PEXPIRE', answers[1], 2 * answers_span)
+    return result
+end

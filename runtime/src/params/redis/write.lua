@@ -1,17 +1,11 @@
--- ARGV: the limit of bytes, the claim or "", its epoch, how long the answer is kept in ms, checks, changes. KEYS[11] keeps
--- the answer for whoever asks again because it did not come. No value is part of an answer: what is kept is not counted.
-local before = redis.call('GET', KEYS[11])
-if before then return cmsgpack.unpack(before) end
+-- ARGV: what is said of the answer, the limit of bytes, the claim or "", its epoch, checks, changes. No value is part of an
+-- answer.
+local before = answered_before()
+if before then return before end
 if ended then return { 'ended' } end
 
-local at = 4
-local function take()
-    at = at + 1
-    return ARGV[at - 1]
-end
-
 local limit = tonumber(take())
-local claim, epoch, answers_kept = take(), take(), take()
+local claim, epoch = take(), take()
 if claim ~= '' then
     local newest = claimed(claim)
     if newest ~= epoch then return { 'fenced', newest } end
@@ -54,6 +48,7 @@ for _ = 1, tonumber(take()) do
     changes[#changes + 1] = change
 end
 if more > 0 and counted('bytes') + reserved + more > limit then return { 'limit' } end
+if not may_keep_answer(#changes) then return { 'answers' } end
 
 local function put(change, version, expires, counter)
     local head = {
@@ -102,6 +97,5 @@ for _, change in ipairs(changes) do
     result[#result + 1] = { version, change.head and 1 or 0, answer }
 end
 if redis.call('ZCARD', names) > 0 then redis.call('SADD', jobs, job) end
-redis.call('SET', KEYS[11], cmsgpack.pack(result), 'PX', answers_kept)
 redis.call('PUBLISH', 'weft:changed', heads)
-return result
+return keep_answer(result)

@@ -17,6 +17,7 @@
 //! | `read`       | reads a tensor of a gigabyte at once                                     |
 //! | `write`      | writes behind the end of a tensor                                        |
 //! | `draws`      | draws random tensors for ever                                            |
+//! | `device-lost` | says that its device was lost, which was not                            |
 //! | `shapes`     | multiplies matrices that do not fit                                      |
 //! | `broadcast`  | adds tensors that do not fit                                             |
 //! | `axes`       | gives a tensor a million axes                                            |
@@ -77,6 +78,7 @@ pub fn does(harm: &str) -> Result<()> {
         "draws" => loop {
             Tensor::uniform(&[1], 0.0, 1.0)?;
         },
+        "device-lost" => Err(weft_sdk::Error::DeviceLost("so it says".to_owned())),
         "shapes" => Tensor::zeros(&[2, 3])?.matmul(&Tensor::zeros(&[2, 3])?).map(drop),
         "broadcast" => Tensor::zeros(&[2])?.add(&Tensor::zeros(&[3])?).map(drop),
         "axes" => Tensor::zeros(&[1])?.reshape(&vec![1; 1_000_000]).map(drop),

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 mod cold_start;
 mod data;
+mod exchange;
 mod fair;
 mod framework;
 mod gpu;
@@ -60,6 +61,7 @@ type Bench = (&'static str, fn() -> Result<()>);
 const BENCHES: &[Bench] = &[
     ("cold_start", cold_start::run),
     ("data", data::run),
+    ("exchange", exchange::run),
     ("fair", fair::run),
     ("gpu", gpu::run),
     ("hostcall", hostcall::run),

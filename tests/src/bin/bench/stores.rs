@@ -52,7 +52,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-fn bucket(store: Arc<dyn ParamStore>) -> Result<Bucket> {
+pub(super) fn bucket(store: Arc<dyn ParamStore>) -> Result<Bucket> {
     let space = Space::of_job("bench".parse()?, "job".parse()?);
     Ok(Bucket::new(store, space, Account::new("params_bytes", u64::MAX, None)))
 }
@@ -157,7 +157,7 @@ async fn redis() -> Result<()> {
     Ok(())
 }
 
-async fn empty(server: &RedisServer, store: &Redis) -> Result<()> {
+pub(super) async fn empty(server: &RedisServer, store: &Redis) -> Result<()> {
     server.ask(&["FLUSHALL"])?;
     Ok(store.accept_loss(&"bench".parse()?).await?)
 }
@@ -190,7 +190,7 @@ async fn by_workers(bucket: &Bucket, sets: bool) -> Result<f64> {
 }
 
 /// Bytes a second of Redis' own benchmark, with values as large as our chunks and as many connections as ours.
-fn redis_benchmark(server: &RedisServer, test: &[&str], figure: &str) -> Result<f64> {
+pub(super) fn redis_benchmark(server: &RedisServer, test: &[&str], figure: &str) -> Result<f64> {
     let mut command = Command::new("redis-benchmark");
     command.args(["-h", "127.0.0.1", "-p", &server.port().to_string(), "--csv"]).args(test);
     let requests = (CONNECTIONS * CHUNKS).to_string();

@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::{Result, anyhow, ensure};
 use tokio::runtime::Runtime;
 use weft::dataset::batches::{Batch, Inputs};
-use weft::host::data::Place as Moment;
-use weft::train::local::{LocalTrainer, Place};
+use weft::host::data::StepInfo as Moment;
+use weft::local::{LocalTrainer, Place};
 use weft::train::settings;
 use weft::train::worker::Worker;
 use weft_gpu::models::ModelKind;
@@ -59,7 +59,6 @@ pub fn run() -> Result<()> {
 /// A trainer in the sandbox.
 struct Sandboxed {
     runtime: Arc<Runtime>,
-    trainer: LocalTrainer,
     worker: Worker,
     batch: Batch,
     step: u64,
@@ -70,16 +69,16 @@ impl Sandboxed {
         let component = tempfile::Builder::new().suffix(".wasm").tempfile()?;
         std::fs::write(&component, &*components::component(&format!("functions/{function}"))?)?;
         let threads = THREADS.into_iter().max().unwrap_or(1);
-        let (trainer, worker) = runtime.block_on(async {
+        let worker = runtime.block_on(async {
             let place = Place { device: Wish::Cpu, threads };
             let trainer = LocalTrainer::open(component.path(), function.parse()?, place, components::weft()?).await?;
-            let mut setup = trainer.setup(0);
+            let mut setup = trainer.setup(0)?;
             setup.settings = settings::read(&Worker::describe(&setup).await?, &[])?;
-            anyhow::Ok((trainer, Worker::start(setup).await?))
+            anyhow::Ok(Worker::start(setup).await?)
         })?;
         let made = kind.batch(worker.context(), samples, 0)?;
         let batch = Batch { features: Inputs::Dense(made.x), labels: Some(made.y), count: samples };
-        Ok(Self { runtime: runtime.clone(), trainer, worker, batch, step: 0 })
+        Ok(Self { runtime: runtime.clone(), worker, batch, step: 0 })
     }
 
     /// As the loop of a job does it: the step, the loss, the optimizer.
@@ -101,7 +100,7 @@ impl Sandboxed {
 
 impl Trainer for Sandboxed {
     fn set_threads(&mut self, threads: usize) {
-        self.trainer.context().set_threads(threads);
+        self.worker.context().set_threads(threads);
     }
 
     fn measure(&mut self, seconds: f64) -> Result<f64> {

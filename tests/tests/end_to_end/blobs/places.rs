@@ -1,7 +1,7 @@
 //! A node whose blobs are not in its data directory.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -121,4 +121,32 @@ fn a_place_that_is_none_is_refused_by_name() -> Result<()> {
     let ended = User::new()?.weft(&["serve", "--blob-store", "ftp://host"])?;
     ensure!(ended.code != Some(0) && ended.stderr.contains("blob_store"), "{ended:?}");
     Ok(())
+}
+
+/// A bucket takes its time to delete: what one tenant gave up is nothing that another has to wait for.
+#[test]
+fn a_bucket_that_is_slow_to_delete_holds_up_nobody_else() -> Result<()> {
+    let server = Server::start()?;
+    let node = on(&server, "node").start()?;
+    let [one, two] = [node.tenant("one", json!({}))?, node.tenant("two", json!({}))?];
+    let create = |tenant: &Client, seed: u32| -> Result<()> {
+        let spec = json!({ "synthetic": { "kind": "higgs", "train": 100, "seed": seed } });
+        let made = tenant.send("PUT", &format!("/v1/datasets/d{seed}"), &[], &serde_json::to_vec(&spec)?)?;
+        ensure!(made.status == 201, "{made:?}");
+        Ok(())
+    };
+    let before = stored(&server)?;
+    create(&one, 1)?;
+    let of_one: Vec<String> = stored(&server)?.into_iter().filter(|key| !before.contains(key)).collect();
+    ensure!(!of_one.is_empty());
+    server.hold(of_one.clone());
+    let start = Instant::now();
+    let deleted = one.send("DELETE", "/v1/datasets/d1", &[], b"")?;
+    ensure!(deleted.status == 204 && one.usage()?.now.stored_bytes == 0, "{deleted:?}");
+    create(&two, 2)?;
+    ensure!(node.operator()?.send("DELETE", "/v1/tenants/one", &[], b"")?.status == 204);
+    create(&two, 3)?;
+    ensure!(start.elapsed() < Duration::from_secs(30), "it took {:?}", start.elapsed());
+    server.hold(Vec::new());
+    eventually(Duration::from_secs(60), || Ok(of_one.iter().all(|key| !server.object(key).exists())))
 }

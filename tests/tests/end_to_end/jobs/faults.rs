@@ -169,15 +169,15 @@ fn harmed(quota: Value) -> Result<(Node, Client)> {
 fn a_straggler_is_left_behind_or_tried_again() -> Result<()> {
     let (_node, client) = harmed(json!({}))?;
     let straggling = |on_loss: &str| {
-        let more = json!({ "on_loss": on_loss, "straggler_ms": 3_000, "epochs": 3, "name": on_loss });
+        let more = json!({ "on_loss": on_loss, "straggler_ms": 3_000, "epochs": 300, "name": on_loss });
         let spec = with(harmful("straggle"), "params", json!({ "harm": "straggle" }));
         more.as_object().into_iter().flatten().fold(spec, |spec, (key, value)| with(spec, key, value.clone()))
     };
-    // Its share of the second epoch is missing, and nobody else's. It may still be starting when the third begins, which
-    // does not wait for it.
+    // Its share of the second epoch is missing, and nobody else's. It may still be starting when the next ones begin, which
+    // do not wait for it.
     let detail = client.must_train(&straggling("drop"), LONG)?;
     let samples: Vec<u64> = detail.history.iter().map(|epoch| epoch.samples).collect();
-    let is_back = matches!(samples[..], [320, 160, 161..=320]);
+    let is_back = matches!(samples[..], [320, 160, .., 320]);
     ensure!(is_back && detail.losses >= 1, "{samples:?}, {} losses", detail.losses);
     // Worker 0 has waited for three seconds with its 64 MiB, and is not billed for that.
     let billed = detail.history[1].spending.memory_gib_seconds;
@@ -222,6 +222,8 @@ fn a_share_that_fails_again_and_again_ends_the_job_with_its_own_words() -> Resul
         ("memory", "memory"),
         ("allocate", "out of device memory"),
         ("shapes", "matmul"),
+        // A job waits for a device that was lost. This one is there.
+        ("device-lost", "which was not"),
     ] {
         let name = client.must_submit(&harmful(harm))?;
         eventually(LONG, || Ok(client.job(&name)?.job.state.is_over()))?;

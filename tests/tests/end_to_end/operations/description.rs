@@ -221,6 +221,8 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("GET", "/v1/jobs/absent/logs", "/v1/jobs/{name}/logs", b"", all),
         ("POST", "/v1/jobs/absent/stop", "/v1/jobs/{name}/stop", b"", all),
         ("POST", "/v1/jobs/absent/resume", "/v1/jobs/{name}/resume", b"", all),
+        ("POST", "/v1/jobs/absent/scale", "/v1/jobs/{name}/scale", br#"{"workers":2}"#, all),
+        ("POST", "/v1/jobs/absent/scale", "/v1/jobs/{name}/scale", br#"{"wokers":2}"#, all),
         ("POST", "/v1/jobs/absent/workers/0/kill", "/v1/jobs/{name}/workers/{worker}/kill", b"", all),
         ("POST", "/v1/jobs/absent/workers/one/kill", "/v1/jobs/{name}/workers/{worker}/kill", b"", all),
         ("POST", "/v1/jobs/absent/infer", "/v1/jobs/{name}/infer", br#"{"samples":[[1]]}"#, all),

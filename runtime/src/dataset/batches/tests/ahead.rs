@@ -17,7 +17,7 @@ fn batches_made_ahead_are_those_made_at_once() {
     let (manifest, blocks) = counted();
     let context = context(usize::MAX);
     let options = Options::new(Plan::default(), size(33));
-    let ahead = Batches::start(source(&manifest, &blocks), options, &context).unwrap();
+    let ahead = Batches::start(source(&manifest, &blocks), options.clone(), &context).unwrap();
     assert_eq!(ahead.total(), 20);
     let ahead: Vec<Vec<u64>> = ahead.map(|batch| samples(&batch.unwrap())).collect();
     let at_once = Assembler::new(source(&manifest, &blocks), options, &context).unwrap();

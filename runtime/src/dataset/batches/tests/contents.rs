@@ -164,7 +164,7 @@ fn batches_go_on_where_they_were_stopped() {
         let batches = Assembler::new(source(&counted.manifest, &blocks), options, &context(usize::MAX)).unwrap();
         batches.map(|batch| samples(&batch.unwrap())).collect::<Vec<_>>()
     };
-    assert_eq!(all(Options { start: 5, ..options }), all(options)[5..]);
+    assert_eq!(all(Options { start: 5, ..options.clone() }), all(options)[5..]);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn stratified_shards_have_their_part_of_each_class() {
     let blocks = Arc::new(counted.blocks);
     let plan = Plan { stratified: true, shards: 3, ..Plan::default() };
     for shard in 0..3 {
-        let options = Options { shard, ..Options::new(plan, size(30)) };
+        let options = Options { shard, ..Options::new(plan.clone(), size(30)) };
         let batch = Assembler::new(source(&counted.manifest, &blocks), options, &context(usize::MAX)).unwrap().next();
         let mut labels: Vec<i32> = batch.unwrap().unwrap().labels.unwrap().to_vec().unwrap();
         labels.sort_unstable();

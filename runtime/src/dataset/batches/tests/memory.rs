@@ -28,7 +28,7 @@ fn a_split_larger_than_the_window_is_read_once() {
 fn a_worker_reads_only_the_blocks_of_its_shard() {
     let (manifest, blocks) = large();
     let plan = Plan { window: 5 * BLOCK, shards: 4, ..Plan::default() };
-    let options = Options { shard: 2, ..Options::new(plan, size(7)) };
+    let options = Options { shard: 2, ..Options::new(plan.clone(), size(7)) };
     let shard = plan.shard(&manifest.train, 2, |_| Err(ShardError::NoClasses)).unwrap();
     let own: HashSet<Digest> =
         shard.positions().map(|position| manifest.train.blocks[position.block as usize].digest).collect();
@@ -58,7 +58,7 @@ fn workers_that_share_a_cache_read_each_block_once() {
     let plan = Plan { shards: 3, ..Plan::default() };
     let workers: Vec<Batches> = (0..3)
         .map(|shard| {
-            let options = Options { shard, ..Options::new(plan, size(7)) };
+            let options = Options { shard, ..Options::new(plan.clone(), size(7)) };
             Batches::start(source(&manifest, &cache), options, &context(usize::MAX)).unwrap()
         })
         .collect();

@@ -1,0 +1,17 @@
+//! What Weft decides about training jobs, without doing any of it.
+//!
+//! Everything here is a pure function or a state machine: events in, actions out. Nothing waits, reads or writes, and no
+//! dependency could: there is no wasmtime, no wgpu, no Redis and no HTTP below this crate. So every decision can be tried
+//! by the thousand, with simulated losses, duplicates and clocks.
+//!
+//! # Layout
+//! - [`spec`]: what can be asked of a job
+//! - [`learning`]: goals, early stopping, the learning rate
+//! - [`usage`], [`cost`]: what training takes, and what that costs
+//! - [`sync`]: how what workers compute becomes one model
+
+pub mod cost;
+pub mod learning;
+pub mod spec;
+pub mod sync;
+pub mod usage;

@@ -1,0 +1,81 @@
+//! What a running job uses: added up for its epochs, and charged to its tenant from time to time.
+
+use std::time::{Duration, Instant};
+
+use weft_core::cost::Prices;
+use weft_core::spec::Shape;
+use weft_core::usage::{self, Used};
+
+use super::channel::Traffic;
+use super::checkpoint::Sums;
+use crate::tenant::TrainingUse;
+
+/// How often what was used is written into the ledger.
+const CHARGE_EVERY: Duration = Duration::from_millis(500);
+
+pub struct Accounting {
+    prices: Prices,
+    /// Since when the epoch's seconds count.
+    since: Instant,
+    uncharged: TrainingUse,
+    charged: Instant,
+    losses_before: u64,
+    traffic_before: Traffic,
+}
+
+impl Accounting {
+    pub fn new(prices: Prices) -> Self {
+        let now = Instant::now();
+        Self {
+            prices,
+            since: now,
+            uncharged: TrainingUse::default(),
+            charged: now,
+            losses_before: 0,
+            traffic_before: Traffic::default(),
+        }
+    }
+
+    /// Seconds count from now on.
+    pub fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// Adds what one worker of a shape has used.
+    pub fn spend(&mut self, used: &Used, shape: &Shape, sums: &mut Sums) {
+        let memory = shape.memory * u64::from(shape.fan_out);
+        let spending = self.prices.spending(used, memory);
+        sums.stages.add(&used.stages);
+        sums.spending.add(&spending);
+        sums.memory = sums.memory.max(used.memory);
+        self.uncharged.add(&TrainingUse {
+            invocations: used.invocations,
+            workers: used.cold_starts,
+            device: used.device,
+            memory_byte_ms: u128::from(memory) * used.wall.as_millis(),
+            moved_bytes: used.bytes,
+            cost: spending.cost,
+        });
+    }
+
+    /// What is to be charged now, if it is time, or if it must be `now`.
+    pub fn due(&mut self, now: bool) -> Option<TrainingUse> {
+        if !now && self.charged.elapsed() < CHARGE_EVERY {
+            return None;
+        }
+        self.charged = Instant::now();
+        Some(std::mem::take(&mut self.uncharged))
+    }
+
+    /// Brings the epoch's seconds, losses and traffic up to now. `losses` and `traffic` are of the whole run.
+    pub fn account(&mut self, losses: u64, traffic: Traffic, sums: &mut Sums) {
+        sums.seconds += std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
+        sums.losses += losses - std::mem::replace(&mut self.losses_before, losses);
+        let before = std::mem::replace(&mut self.traffic_before, traffic);
+        sums.traffic.add(&usage::Traffic {
+            items: (traffic.puts + traffic.gets) - (before.puts + before.gets),
+            bytes: (traffic.bytes_out + traffic.bytes_in) - (before.bytes_out + before.bytes_in),
+            seconds: traffic.seconds - before.seconds,
+        });
+    }
+}

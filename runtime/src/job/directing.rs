@@ -1,0 +1,62 @@
+//! What each worker is told at the start of its part of a round.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weft_core::sync::Who;
+
+use super::checkpoint::Training;
+use super::model::WorkerState;
+use super::replica::Replica;
+use super::team::{Director, Halt};
+use super::worker::{Assignment, TakeOrder, Task};
+use super::workshop::Cursor;
+
+/// Which claim of each worker has been told everything once, so that it has its own state and the optimizer's.
+#[derive(Debug, Default)]
+pub struct Settled(BTreeMap<u32, u64>);
+
+impl Settled {
+    /// Notes that a worker is told everything, and whether it was before.
+    fn settle(&mut self, who: Who) -> bool {
+        self.0.insert(who.worker, who.claim) == Some(who.claim)
+    }
+}
+
+/// One round's assignments.
+pub struct Directing<'a> {
+    pub task: Task,
+    pub at: Cursor,
+    pub training: &'a Training,
+    pub take: Option<TakeOrder>,
+    /// Whose optimizer every worker has a copy of, where they have.
+    pub replica: Option<&'a Replica>,
+    /// Its state, once somebody needed it.
+    pub optimizer: Option<Arc<WorkerState>>,
+    pub settled: &'a mut Settled,
+    pub is_new_state: bool,
+    pub statistics: Arc<Vec<f32>>,
+}
+
+impl Director for Directing<'_> {
+    fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
+        if !self.settled.settle(who)
+            && self.optimizer.is_none()
+            && let Some(replica) = self.replica
+        {
+            self.optimizer = Some(Arc::new(replica.optimizer()?));
+        }
+        Ok(Assignment {
+            round,
+            task: self.task,
+            at: self.at.clone(),
+            model: self.training.model.clone(),
+            take: self.take.clone(),
+            optimizer: self.optimizer.clone(),
+            worker_state: self.training.worker_states.get(who.worker as usize).cloned(),
+            is_new_state: self.is_new_state,
+            average: None,
+            statistics: self.statistics.clone(),
+        })
+    }
+}

@@ -1,0 +1,180 @@
+//! What the contributions of a round become: one row of numbers, and then a model, as the job's rule says.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use weft_core::sync::admm::{Local, Residuals};
+use weft_core::sync::{Admm, Exchange, Rule, merge};
+
+use super::channel::Payload;
+use super::checkpoint::Training;
+use super::model::{GlobalModel, WorkerState};
+use super::replica::Replica;
+use super::team::{Contributions, Halt};
+use crate::train::declared::{Plan, Role};
+
+/// What all workers that took part handed over, as one.
+#[derive(Debug, Default)]
+pub struct Merged {
+    /// A mean or a sum; nothing where nobody computed anything.
+    pub numbers: Option<Vec<f32>>,
+    pub buffers: Option<Vec<f32>>,
+}
+
+/// How the merged numbers become a model.
+pub struct Merger {
+    pub rule: Rule,
+    pub exchange: Exchange,
+    /// Where the weights lie that ADMM penalises: all but biases.
+    penalised: Vec<Range<usize>>,
+    /// Whether what workers send is encoded, and so a difference where it is weights.
+    pub is_encoded: bool,
+}
+
+impl Merger {
+    pub fn new(rule: Rule, workers: u32, is_encoded: bool, plan: &Plan) -> Self {
+        let is_bias = |name: &str| name.rsplit(['.', '-', '_']).next() == Some("bias");
+        let weights = plan.places(Role::Weight).into_iter().filter(|(declaration, _)| !is_bias(&declaration.name));
+        let penalised = weights.map(|(_, range)| range).collect();
+        Self { rule, exchange: rule.exchange(workers), penalised, is_encoded }
+    }
+
+    /// Merges contributions that came here, in the order of the workers.
+    pub fn merge(&self, contributions: &mut Contributions, replica: Option<&Replica>) -> Result<Merged, Halt> {
+        for (_, contribution) in contributions.iter_mut() {
+            if let Some(Payload::Encoded(encoded)) = &contribution.payload {
+                let Some(replica) = replica else {
+                    return Err(Halt::Failed("encoded numbers came, and nothing to decode them".to_owned()));
+                };
+                contribution.payload = Some(replica.decode(encoded)?.into());
+            }
+        }
+        let mut parts: Vec<(&[f32], u64)> = Vec::new();
+        for (_, contribution) in contributions.iter().filter(|(_, contribution)| contribution.samples > 0) {
+            if let Some(Payload::Plain(numbers)) = &contribution.payload {
+                parts.push((numbers, contribution.samples));
+            }
+        }
+        let mut merged = Merged { numbers: None, buffers: Self::merge_buffers(contributions) };
+        if let Some((first, _)) = parts.first() {
+            let mut numbers = vec![0.0; first.len()];
+            match self.exchange.is_sum() {
+                true => merge::sum(&mut numbers, &parts.iter().map(|(part, _)| *part).collect::<Vec<_>>()),
+                false => merge::mean(&mut numbers, &parts),
+            }
+            merged.numbers = Some(numbers);
+        }
+        Ok(merged)
+    }
+
+    /// The mean of buffers that came here.
+    pub fn merge_buffers(contributions: &Contributions) -> Option<Vec<f32>> {
+        let buffers: Vec<(&[f32], u64)> = contributions
+            .iter()
+            .filter(|(_, contribution)| contribution.samples > 0)
+            .map(|(_, contribution)| (&contribution.buffers[..], contribution.samples))
+            .collect();
+        let mut means = vec![0.0; buffers.first()?.0.len()];
+        merge::mean(&mut means, &buffers);
+        Some(means)
+    }
+
+    /// Makes the next model of what was merged. Statistics are returned: a worker makes the model of them.
+    pub fn apply(
+        &self,
+        merged: Merged,
+        training: &mut Training,
+        replica: Option<&mut Replica>,
+    ) -> Result<Arc<Vec<f32>>, Halt> {
+        let before = &training.model;
+        let mut next = GlobalModel {
+            weights: Vec::new(),
+            buffers: merged.buffers.unwrap_or_else(|| before.buffers.clone()),
+            of: None,
+            version: before.version + 1,
+        };
+        let mut statistics = Vec::new();
+        next.weights = match (self.exchange, merged.numbers) {
+            (Exchange::Statistics, sum) => {
+                statistics = sum.unwrap_or_default();
+                before.weights.clone()
+            }
+            (_, None) => before.weights.clone(),
+            (Exchange::Gradients, Some(gradients)) => match replica {
+                Some(replica) => replica.descend(&gradients, training.progress.learning.rate)?,
+                None => return Err(Halt::Failed("there is no optimizer for the gradients".to_owned())),
+            },
+            (Exchange::Weights, Some(mut weights)) => {
+                if self.is_encoded {
+                    merge::add(&mut weights, &before.weights);
+                }
+                weights
+            }
+            (Exchange::Duals, Some(mut mean)) => {
+                if let Rule::Admm(admm) = self.rule {
+                    admm.proximal(&mut mean, &self.penalised);
+                }
+                mean
+            }
+        };
+        training.model = Arc::new(next);
+        Ok(Arc::new(statistics))
+    }
+
+    /// What stays with workers goes on from here; one that was left out joins with the mean of the others' moments.
+    pub fn take_worker_states(&self, contributions: &mut Contributions, training: &mut Training) {
+        let states = &mut training.worker_states;
+        let mut is_there = vec![false; states.len()];
+        let mut samples = vec![0; states.len()];
+        for (worker, contribution) in contributions.iter_mut() {
+            let index = *worker as usize;
+            if let (Some(place), Some(state)) = (states.get_mut(index), contribution.worker_state.take()) {
+                *place = Arc::new(state);
+                (is_there[index], samples[index]) = (true, contribution.samples);
+            }
+        }
+        if is_there.iter().all(|there| *there) {
+            return;
+        }
+        let parts: Vec<(&[f32], u64)> = states
+            .iter()
+            .zip(&samples)
+            .filter(|(state, samples)| !state.moments.is_empty() && **samples > 0)
+            .map(|(state, samples)| (&state.moments[..], *samples))
+            .collect();
+        let Some((first, _)) = parts.first() else { return };
+        let mut moments = vec![0.0; first.len()];
+        merge::mean(&mut moments, &parts);
+        let there = states.iter().zip(&is_there).filter(|(_, there)| **there);
+        let steps = there.map(|(state, _)| state.steps).max().unwrap_or(0);
+        for (place, _) in states.iter_mut().zip(is_there).filter(|(_, there)| !there) {
+            let WorkerState { locals, residual, weights, duals, .. } = WorkerState::clone(place);
+            *place = Arc::new(WorkerState { moments: moments.clone(), steps, locals, residual, weights, duals });
+        }
+    }
+}
+
+/// The end of a round of ADMM: each worker's duals grow by how far it is from the model, and its optimizer begins anew.
+/// Says how far the workers are from agreeing.
+pub fn end_admm_round(admm: &Admm, before: &GlobalModel, training: &mut Training, samples: &[u64]) -> Residuals {
+    let model = training.model.clone();
+    let locals: Vec<Local<'_>> = training
+        .worker_states
+        .iter()
+        .zip(samples)
+        .filter(|(state, samples)| !state.weights.is_empty() && **samples > 0)
+        .map(|(state, samples)| Local { weights: &state.weights, duals: &state.duals, samples: *samples })
+        .collect();
+    let residuals = Residuals::of(admm.rho, &locals, &before.weights, &model.weights);
+    for state in &mut training.worker_states {
+        let state = Arc::make_mut(state);
+        state.duals.resize(model.weights.len(), 0.0);
+        if !state.weights.is_empty() {
+            let distances = state.weights.iter().zip(&model.weights).map(|(x, z)| x - z);
+            state.duals.iter_mut().zip(distances).for_each(|(dual, distance)| *dual += distance);
+        }
+        state.moments.fill(0.0);
+        state.steps = 0;
+    }
+    residuals
+}

@@ -1,0 +1,85 @@
+//! All-reduces by threads over every channel: the same bits as a merge of all at once.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use tokio::runtime::Handle;
+use weft::job::channel::EVERY_ROUND;
+use weft::job::exchange::{Contribution, Layout, Scheme};
+use weft_core::sync::accumulate::Arithmetic;
+use weft_core::sync::merge;
+use weft_core::sync::topology::{Topology, plan};
+use weft_tests::exchange::all_reduce;
+
+use super::backends::{Place, on_all_channels};
+
+const WORKERS: u32 = 5;
+const LENGTH: usize = 50_001;
+
+on_all_channels! {
+    leader,
+    scatter,
+    peers,
+    tree,
+}
+
+fn contributions() -> Vec<Contribution> {
+    let contribution = |worker: u32| {
+        let numbers: Vec<f32> = (0..LENGTH).map(|at| (at as f32 * 0.01 + worker as f32).sin()).collect();
+        Contribution { samples: u64::from(worker * 3 + 1), numbers: numbers.into(), encoded: None }
+    };
+    (0..WORKERS).map(contribution).collect()
+}
+
+async fn reduce(place: Place, topology: Topology, arithmetic: Arithmetic, expected: Vec<f32>) -> Result<()> {
+    let plan = Arc::new(plan(&topology, WORKERS)?);
+    let scheme = Scheme { plan, layout: Layout::plain(LENGTH), arithmetic, decode: None };
+    let channel = place.channel(1);
+    let channels = vec![channel.clone(); WORKERS as usize];
+    let runtime = Handle::current();
+    let reduced = tokio::task::spawn_blocking(move || all_reduce(&runtime, &scheme, &channels, &contributions(), 3));
+    for round in reduced.await?? {
+        for (worker, results) in round.results.into_iter().enumerate() {
+            ensure!(results.samples == contributions().iter().map(|part| part.samples).sum::<u64>());
+            ensure!(results.into_numbers()[..] == expected, "worker {worker}, {topology}");
+        }
+    }
+    channel.forget(EVERY_ROUND).await?;
+    place.must_be_empty().await
+}
+
+async fn same_as_mean(place: Place, topology: &str) -> Result<()> {
+    let all = contributions();
+    let parts: Vec<(&[f32], u64)> = all.iter().map(|part| (&part.numbers[..], part.samples)).collect();
+    let mut mean = vec![0.0; LENGTH];
+    merge::mean(&mut mean, &parts);
+    reduce(place, topology.parse()?, Arithmetic::Mean, mean).await
+}
+
+async fn leader(place: Place) -> Result<()> {
+    same_as_mean(place, "leader").await
+}
+
+async fn scatter(place: Place) -> Result<()> {
+    same_as_mean(place, "scatter").await
+}
+
+async fn peers(place: Place) -> Result<()> {
+    same_as_mean(place, "peers").await
+}
+
+/// Groups of workers 0 to 2 and 3 to 4, then the two of them.
+async fn tree(place: Place) -> Result<()> {
+    let all = contributions();
+    let group = |workers: &[Contribution]| -> Vec<f32> {
+        let sum = |at: usize| {
+            let terms = workers.iter().map(|part| part.samples as f32 * part.numbers[at]);
+            terms.reduce(|sum, term| sum + term).expect("a group has workers")
+        };
+        (0..LENGTH).map(sum).collect()
+    };
+    let total = all.iter().map(|part| part.samples).sum::<u64>() as f32;
+    let sums = group(&all[..3]).into_iter().zip(group(&all[3..]));
+    let expected = sums.map(|(first, second)| (first + second) / total).collect();
+    reduce(place, "tree:1,2,5".parse()?, Arithmetic::WeightedSum, expected).await
+}
