@@ -18,8 +18,10 @@ use crate::tenant::Answering;
 const OPEN: u8 = 0;
 /// Somebody who showed a key is being answered.
 const HELD: u8 = 1;
-/// Is being closed, and stays so.
+/// Somebody else wants its place: it is closed, unless a request with a key is there first.
 const CLOSING: u8 = 2;
+/// Nothing is answered on it any more.
+const CLOSED: u8 = 3;
 
 /// One connection of a client.
 pub struct Connection {
@@ -72,10 +74,10 @@ impl Connection {
     }
 
     /// The request that is being answered has shown a key: the connection is not closed before its answer is sent. `counted`
-    /// is given back then. Says whether it came in time, which is before somebody else wanted the connection closed.
+    /// is given back then. Says whether it came in time, which is before the connection was closed for somebody else.
     pub fn hold(&self, counted: Option<Answering>) -> bool {
-        let held = self.state.compare_exchange(OPEN, HELD, Relaxed, Relaxed);
-        let in_time = held.is_ok() || held == Err(HELD);
+        let held = self.state.fetch_update(Relaxed, Relaxed, |state| (state != CLOSED).then_some(HELD));
+        let in_time = held.is_ok();
         if in_time {
             // A request that comes while the answer to the one before it is still being sent takes its place.
             *self.counted.locked() = counted;
@@ -97,7 +99,7 @@ impl Connection {
         self.opened + Duration::from_millis(self.used_ms.load(Relaxed))
     }
 
-    /// Closes it, if nobody holds it; says whether it does.
+    /// Asks for it to be closed, if nobody holds it; says whether it did.
     pub fn close(&self) -> bool {
         let closing = self.state.compare_exchange(OPEN, CLOSING, Relaxed, Relaxed).is_ok();
         if closing {
@@ -106,9 +108,16 @@ impl Connection {
         closing
     }
 
-    /// Waits until it is to be closed.
+    /// Waits until it is to be closed. From then on nobody can hold it.
     pub async fn told_to_close(&self) {
-        self.told_to_close.notified().await;
+        while !self.closes() {
+            self.told_to_close.notified().await;
+        }
+    }
+
+    /// Closes it if it was asked to be, and nobody has held it since.
+    fn closes(&self) -> bool {
+        self.state.compare_exchange(CLOSING, CLOSED, Relaxed, Relaxed).is_ok()
     }
 
     fn end_requests(&self) {
@@ -145,6 +154,7 @@ mod tests {
         Hold,
         End,
         Flush,
+        Ask,
         Close,
     }
 
@@ -152,7 +162,7 @@ mod tests {
     const DEPTH: usize = 7;
 
     #[test]
-    fn no_order_of_events_closes_a_held_connection_or_revives_a_closing_one() {
+    fn no_order_of_events_closes_a_held_connection_or_revives_a_closed_one() {
         let mut seen = 0;
         let mut orders = vec![Vec::new()];
         while let Some(order) = orders.pop() {
@@ -163,8 +173,8 @@ mod tests {
             }
             let answering = order.iter().rev().find(|event| matches!(event, Event::Begin | Event::End));
             let next: &[Event] = match answering {
-                Some(Event::Begin) => &[Event::Hold, Event::End, Event::Flush, Event::Close],
-                _ => &[Event::Begin, Event::Flush, Event::Close],
+                Some(Event::Begin) => &[Event::Hold, Event::End, Event::Flush, Event::Ask, Event::Close],
+                _ => &[Event::Begin, Event::Flush, Event::Ask, Event::Close],
             };
             orders.extend(next.iter().map(|event| [&order[..], &[*event]].concat()));
         }
@@ -173,7 +183,8 @@ mod tests {
 
     fn check(order: &[Event]) {
         let connection = Arc::new(Connection::default());
-        let (mut request, mut busy, mut held, mut closing) = (None, false, false, false);
+        let (mut request, mut busy) = (None, false);
+        let (mut held, mut asked, mut closed) = (false, false, false);
         for event in order {
             match event {
                 Event::Begin => {
@@ -182,7 +193,8 @@ mod tests {
                 }
                 Event::Hold => {
                     held = connection.hold(None);
-                    assert_eq!(held, !closing, "{order:?}");
+                    assert_eq!(held, !closed, "{order:?}");
+                    asked &= !held;
                 }
                 Event::End => request = None,
                 // In the middle of an answer it means nothing.
@@ -191,14 +203,20 @@ mod tests {
                     connection.flushed();
                     (busy, held) = (false, false);
                 }
+                Event::Ask => {
+                    let is_asked = connection.close();
+                    assert_eq!(is_asked, !held && !asked && !closed, "{order:?}");
+                    asked |= is_asked;
+                }
                 Event::Close => {
-                    let closed = connection.close();
-                    assert_eq!(closed, !held && !closing, "{order:?}");
-                    closing |= closed;
+                    let closes = connection.closes();
+                    assert_eq!(closes, asked, "{order:?}");
+                    closed |= closes;
+                    asked = false;
                 }
             }
             assert_eq!(connection.is_busy(), busy, "{order:?}");
-            assert_eq!(connection.may_close(), !held && !closing, "{order:?}");
+            assert_eq!(connection.may_close(), !held && !asked && !closed, "{order:?}");
         }
     }
 }
