@@ -56,13 +56,13 @@ pub struct RestoreSummary {
 /// The archive, piece by piece. Changes wait for a moment, while it is seen to that all that the records name stays; then
 /// everything goes on, however slowly the archive is read.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
-    let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.hold().await);
+    let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.roster.hold().await);
     let (records, pins) = {
         // Running jobs replace their checkpoints whatever else is held.
-        let _still = node.jobs.hold_still().await;
+        let _still = node.jobs.roster.hold_still().await;
         let mut digests = node.catalog.digests();
         digests.extend(node.registry.all_digests());
-        digests.extend(node.jobs.digests());
+        digests.extend(node.jobs.roster.digests());
         (node.metadata.snapshot()?, node.blobs.pin_all(digests).await)
     };
     let records: Vec<Entry> = records.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();

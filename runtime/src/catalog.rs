@@ -22,7 +22,7 @@ use crate::dataset::read::ReadError;
 use crate::digest::Digest;
 use crate::meta::{Batch, MetaError, Metadata};
 use crate::model::OpenError;
-use crate::sandbox::GateFull;
+use crate::places::NoPlace;
 use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
 mod building;
@@ -62,10 +62,8 @@ pub enum CatalogError {
     Incomplete { digest: Digest, missing: usize, parts: usize },
     #[error("upload `{claimed}` has the digest `{found}`: the file changed while it was sent; send it again")]
     Mismatch { claimed: Digest, found: Digest },
-    #[error("{0}")]
-    Busy(#[from] GateFull),
-    #[error("no place became free within `queue_timeout` = {0} ms")]
-    QueueTimeout(u128),
+    #[error(transparent)]
+    Place(#[from] NoPlace),
     #[error(transparent)]
     Memory(#[from] OverLimit),
     #[error("the data set was not made within `build_timeout` = {} ms", .0.as_millis())]

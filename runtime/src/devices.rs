@@ -12,7 +12,6 @@ use weft_gpu::pool::{PoolError, Spare, machine};
 use weft_gpu::share::Owner;
 use weft_gpu::{Context, Crew, Lease, Pool, Request};
 
-use crate::job::is_busy;
 use crate::locks::Lock;
 use crate::sandbox::GateFull;
 use crate::tenant::{Tenant, TenantId};
@@ -39,6 +38,15 @@ pub enum NoDevice {
     TimedOut(Duration),
     #[error("no device: {0}")]
     Pool(#[from] PoolError),
+}
+
+/// Whether devices are only busy, or lost for the moment: what does not fit now fits when others have gone.
+pub fn is_busy(error: &PoolError) -> bool {
+    match error {
+        PoolError::NothingFits { wanted, largest, .. } => wanted <= largest,
+        PoolError::Device(_) => true,
+        _ => false,
+    }
 }
 
 /// Who waits, and how it is told what became of it.

@@ -5,13 +5,15 @@
 //! - [`brief`], [`workshop`]: what a job is, and where it runs
 //! - [`record`]: what is kept and told
 //! - [`events`]: what followers are told
-//! - [`live`]: all jobs of a node, in memory as on disk
-//! - `submit`, `probe`: how a job comes in, and whether its trainer takes its data set
+//! - [`live`], [`roster`]: a job, running or not; all jobs of a node, in memory as on disk
+//! - [`facilities`]: what a node has for its jobs. Nothing here knows a node
+//! - `submit`, `room`: how a job comes in, and what is refused because there can never be room for it
+//! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - [`queue`]: which job may run; pure
-//! - `run`: what starts jobs, and one from its start to its end
+//! - `schedule`, `run`: what starts jobs, and one from its start to its end
 //! - `suspects`: which job takes its node with it
-//! - `orders`, `scale`, `infer`: what else can be asked of a node about a job
+//! - `orders`, `scale`, `infer`: what else can be asked of a job
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
 //! - `directing`, `free`: what workers are told, with and without a barrier; `merging`, `replica`: what comes of it
@@ -21,6 +23,8 @@
 //! - [`exchange`], `scheme`, `encoding`: a worker's side of the exchange; [`channel`]: through what it goes
 //! - [`model`]: the model in the host's memory, between rounds
 //! - [`checkpoint`]: everything that a continuation with the same bits needs, as one blob
+
+use std::sync::atomic::Ordering::Relaxed;
 
 mod accounting;
 pub(crate) mod apart;
@@ -32,6 +36,7 @@ mod encoding;
 pub mod engine;
 pub mod events;
 pub mod exchange;
+pub mod facilities;
 mod fan_out;
 mod free;
 mod infer;
@@ -42,13 +47,17 @@ pub(crate) mod meter;
 pub mod model;
 mod orders;
 mod outputs;
+mod prepare;
 pub(crate) mod probe;
 pub mod queue;
 pub mod record;
 mod replica;
 mod reshape;
+mod room;
+pub mod roster;
 mod run;
 mod scale;
+mod schedule;
 mod scheme;
 mod silence;
 mod submit;
@@ -60,12 +69,35 @@ mod worker_loop;
 pub mod workshop;
 
 pub use events::EventBook;
-pub use live::{Jobs, Live};
+pub use live::Live;
+pub(crate) use prepare::device_and_codec;
 pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
-pub(crate) use run::schedule;
-pub(crate) use submit::{check_shards, device_and_codec};
+pub(crate) use room::check_shards;
+pub use roster::Roster;
+pub(crate) use schedule::schedule;
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
+
+use facilities::Facilities;
+
+use crate::devices::is_busy;
+
+/// The jobs of a node: what they are, and what can be asked of them.
+pub struct Jobs {
+    pub roster: Roster,
+    facilities: Facilities,
+}
+
+impl Jobs {
+    pub fn new(roster: Roster, facilities: Facilities) -> Self {
+        Self { roster, facilities }
+    }
+
+    /// Whether the node stops: then no job begins to run.
+    fn is_stopping(&self) -> bool {
+        self.facilities.host.stopping.load(Relaxed)
+    }
+}
 
 /// Why a job was not done what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -98,7 +130,9 @@ pub enum JobError {
     #[error(transparent)]
     Catalog(#[from] crate::catalog::CatalogError),
     #[error(transparent)]
-    Invoke(#[from] crate::node::InvokeFailure),
+    Place(#[from] crate::places::NoPlace),
+    #[error(transparent)]
+    NoDevice(#[from] crate::devices::NoDevice),
     #[error("no device: {0}")]
     Device(#[from] weft_gpu::pool::PoolError),
     #[error(transparent)]
@@ -124,21 +158,10 @@ pub enum JobError {
     Passing(String),
 }
 
-/// Whether devices are only busy, or lost for the moment: what does not fit now fits when others have gone.
-pub(crate) fn is_busy(error: &weft_gpu::pool::PoolError) -> bool {
-    use weft_gpu::pool::PoolError;
-    match error {
-        PoolError::NothingFits { wanted, largest, .. } => wanted <= largest,
-        PoolError::Device(_) => true,
-        _ => false,
-    }
-}
-
 impl JobError {
     /// Whether it may be gone when it is tried again: what was in the way is how the node is now, not the job.
     pub fn passes(&self) -> bool {
         use crate::catalog::CatalogError;
-        use crate::node::InvokeFailure;
         use crate::registry::RegistryError;
         use crate::sandbox::CompileError;
         match self {
@@ -159,15 +182,9 @@ impl JobError {
                 )
             }
             Self::Catalog(
-                CatalogError::Meta(_)
-                | CatalogError::Io { .. }
-                | CatalogError::Busy(_)
-                | CatalogError::QueueTimeout(_)
-                | CatalogError::Memory(_),
+                CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Place(_) | CatalogError::Memory(_),
             ) => true,
-            Self::Invoke(failure) => {
-                matches!(failure, InvokeFailure::Busy(_) | InvokeFailure::QueueTimeout(_) | InvokeFailure::Device(_))
-            }
+            Self::Place(_) | Self::NoDevice(_) => true,
             _ => false,
         }
     }

@@ -17,13 +17,14 @@
 //! - `weft-core`, the crate below: what jobs ask for and how what workers compute becomes one model; pure
 //! - [`train`]: a trainer, a data set and a device in, a model out
 //! - [`devices`]: what is computed on, leased call by call
+//! - [`places`]: how many may do at once what takes a thread or a connection
 //! - [`sandbox`]: compiled functions in, answers out, every limit in between
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
 //! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
-//! - [`clock`], [`digest`], `locks`, [`names`], [`units`]: small words used everywhere
+//! - [`clock`], [`digest`], `locks`, [`names`], `seed`, [`units`]: small words used everywhere
 
 pub mod api;
 pub mod backup;
@@ -48,9 +49,11 @@ pub mod model;
 pub mod names;
 pub mod node;
 pub mod params;
+pub mod places;
 pub mod registry;
 pub mod resident;
 pub mod sandbox;
+mod seed;
 pub mod server;
 pub mod tenant;
 pub mod train;

@@ -2,39 +2,39 @@
 //!
 //! The only place that constructs backends. Whatever runs by the clock starts here, and so does the orderly stop.
 //!
-//! - `places`: how many may do at once what takes a thread or a connection
 //! - `making`: uploaded files become data sets and models
 //! - `deletion`: the end of a tenant
 //! - `periodic`: the ledger and the logs are written, blobs are swept
 //! - `parameters`: the parameter store, opened and kept
 //! - `identity`, `in_flight`: who this node is, and what it is answering
 
-use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng, SeedableRng};
 use tokio::sync::watch;
 
 use crate::blob::Blobs;
 use crate::catalog::{BlobBlocks, Catalog};
 use crate::config::Settings;
 use crate::data_dir::DataDir;
-use crate::dataset::blocks::{Blocks, CACHE_BYTES, Cache};
+use crate::dataset::blocks::{CACHE_BYTES, Cache};
 use crate::devices::{DeviceMemory, Devices, NoDevice};
 use crate::digest::Digest;
 use crate::host::Request;
-use crate::job::{self, Jobs};
+use crate::job::facilities::{Facilities, OperatorRules};
+use crate::job::{self, Jobs, Roster};
 use crate::logs::{LogSink, Logs};
 use crate::meta::Metadata;
 use crate::metrics::{Metrics, Occupancy};
 use crate::names::Name;
 use crate::params::ParamStore;
+use crate::places::{NoPlace, Places};
 use crate::registry::{Deployed, Function, LoadedLimits, Registry, RegistryError, Upload};
 use crate::resident;
-use crate::sandbox::{Answer, Call, Compiler, Facts, GateFull, InvokeError, Sandbox};
+use crate::sandbox::{Answer, Call, Compiler, Facts, InvokeError, Permit, Sandbox};
+use crate::seed;
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
+use crate::train::worker::FunctionHost;
 
 mod deletion;
 mod identity;
@@ -42,13 +42,10 @@ mod in_flight;
 mod making;
 mod parameters;
 mod periodic;
-mod places;
 
 pub use deletion::DeleteError;
 pub use identity::{Identity, IdentityError};
 pub use in_flight::{ActiveRequest, InFlight};
-use places::Places;
-pub use places::{MAX_FOLLOWERS, MAX_PARAM_WAITS};
 
 /// The tenant of a node that runs with `--dev`.
 const DEV_TENANT: &str = "dev";
@@ -66,21 +63,19 @@ pub enum Access {
 
 pub struct Node {
     pub settings: Settings,
-    pub tenants: Tenants,
-    pub registry: Registry,
-    pub catalog: Catalog,
-    pub jobs: Jobs,
+    pub tenants: Arc<Tenants>,
+    pub registry: Arc<Registry>,
+    pub catalog: Arc<Catalog>,
+    pub jobs: Arc<Jobs>,
     pub params: Arc<dyn ParamStore>,
-    pub logs: Logs,
+    pub logs: Arc<Logs>,
     pub metrics: Metrics,
     pub blobs: Arc<Blobs>,
     pub metadata: Arc<Metadata>,
     pub(crate) sandbox: Arc<Sandbox>,
-    pub(crate) devices: Devices,
-    /// Blocks of data sets, through a cache that all workers share.
-    pub(crate) blocks: Arc<dyn Blocks>,
+    pub(crate) devices: Arc<Devices>,
+    pub(crate) places: Arc<Places>,
     memory: Arc<Account>,
-    places: Places,
     developer: Option<Arc<Tenant>>,
     pub(crate) invocations: Arc<AtomicU64>,
     pub(crate) stopping: Arc<AtomicBool>,
@@ -88,7 +83,7 @@ pub struct Node {
     flushing: tokio::sync::Mutex<()>,
     draining: watch::Sender<bool>,
     requests: InFlight,
-    data: DataDir,
+    directory: Arc<DataDir>,
 }
 
 /// An answered invocation.
@@ -111,10 +106,8 @@ pub struct Receipt {
 pub enum InvokeFailure {
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    #[error("{0}")]
-    Busy(#[from] GateFull),
-    #[error("no place became free within `queue_timeout` = {0} ms")]
-    QueueTimeout(u128),
+    #[error(transparent)]
+    Place(#[from] NoPlace),
     #[error("the node is stopping")]
     Draining,
     #[error(transparent)]
@@ -128,34 +121,35 @@ pub enum InvokeFailure {
 impl Node {
     /// Opens the data directory and everything in it. The second part is the operator's key, when one was just made.
     pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
-        let data = DataDir::open(&settings.data_dir)?;
-        let metadata = Metadata::open(&data.metadata())?;
+        let directory = Arc::new(DataDir::open(&settings.data_dir)?);
+        let metadata = Metadata::open(&directory.metadata())?;
         let identity = Identity::load(&metadata)?;
-        let blobs = Blobs::start(&settings.blob_place(), data.blobs(), data.staging(), &identity.id).await?;
+        let blobs = Blobs::start(&settings.blob_place(), directory.blobs(), directory.staging(), &identity.id).await?;
         let sandbox = Arc::new(Sandbox::new(settings.sandbox())?);
         let memory = Account::new("max_memory", settings.memory(), None);
-        let tenants = Tenants::load(metadata.clone(), memory.clone())?;
-        let params = parameters::open(&settings, &data, &tenants).await?;
+        let tenants = Arc::new(Tenants::load(metadata.clone(), memory.clone())?);
+        let params = parameters::open(&settings, &directory, &tenants).await?;
         let compiler = Compiler::new(this_program()?, settings.compile());
         let registry = Registry::load(
             metadata.clone(),
             blobs.clone(),
             sandbox.clone(),
             compiler,
-            data.artifacts(),
-            data.staging(),
+            directory.artifacts(),
+            directory.staging(),
             LoadedLimits { keep_bytes: settings.loaded_bytes.0, memory: memory.clone() },
         )
         .await?;
+        let registry = Arc::new(registry);
         // Everybody who refers to blobs or stores bytes for a tenant has its line here.
-        let catalog = Catalog::load(metadata.clone(), blobs.clone(), data.staging())?;
-        let jobs = Jobs::load(metadata.clone(), blobs.clone(), settings.max_workers, &tenants)?;
+        let catalog = Arc::new(Catalog::load(metadata.clone(), blobs.clone(), directory.staging())?);
+        let roster = Roster::load(metadata.clone(), blobs.clone(), settings.max_workers, &tenants)?;
         // A store that is slow or away holds up nobody: what is not known by then is found out while the node serves.
-        jobs.find_needs(periodic::FIND_NEEDS).await;
-        blobs.set_referrers(vec![registry.referrer(), catalog.referrer(), jobs.referrer()]);
+        roster.find_needs(periodic::FIND_NEEDS).await;
+        blobs.set_referrers(vec![registry.referrer(), catalog.referrer(), roster.referrer()]);
         for tenant in tenants.list() {
             let (functions, things) = (registry.stored_bytes(tenant.id), catalog.stored_bytes(tenant.id));
-            tenant.storage.load(functions + things + jobs.stored_bytes(tenant.id));
+            tenant.storage.load(functions + things + roster.stored_bytes(tenant.id));
         }
         if !blobs.is_remote() {
             blobs.sweep().await?;
@@ -164,7 +158,7 @@ impl Node {
         if let Err(error) = blobs.sweep_scratch().await {
             tracing::warn!(%error, "what jobs exchanged before this start could not be deleted");
         }
-        let logs = Logs::load(&metadata)?;
+        let logs = Arc::new(Logs::load(&metadata)?);
         let (developer, key) = match access {
             Access::Developer => (Some(developer(&tenants, &settings.quota).await?), None),
             Access::Keys if tenants.has_operator() => (None, None),
@@ -172,22 +166,44 @@ impl Node {
         };
         let mut start = [0; 8];
         getrandom::fill(&mut start)?;
-        let places = Places::new(settings.max_connections);
-        let blocks = Arc::new(Cache::new(Arc::new(BlobBlocks(blobs.clone())), CACHE_BYTES));
-        let devices = Devices::new(
+        let places = Arc::new(Places::new(settings.max_connections, settings.queue_timeout.0));
+        let devices = Arc::new(Devices::new(
             &settings.devices,
             settings.sandbox().cores,
             settings.max_waiting,
             settings.max_waiting_per_tenant,
             settings.queue_timeout.0,
             DeviceMemory::within(&memory),
-        );
+        ));
+        let host = FunctionHost {
+            sandbox: sandbox.clone(),
+            invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
+            stopping: Arc::default(),
+        };
+        let facilities = Facilities {
+            tenants: tenants.clone(),
+            registry: registry.clone(),
+            catalog: catalog.clone(),
+            blobs: blobs.clone(),
+            blocks: Arc::new(Cache::new(Arc::new(BlobBlocks(blobs.clone())), CACHE_BYTES)),
+            params: params.clone(),
+            logs: logs.clone(),
+            devices: devices.clone(),
+            places: places.clone(),
+            host: host.clone(),
+            rules: OperatorRules {
+                max_workers: settings.max_workers,
+                cores_per_gib: settings.cores_per_gib,
+                prices: settings.prices(),
+            },
+            directory: directory.clone(),
+        };
         let node = Arc::new(Self {
             settings,
             tenants,
             registry,
             catalog,
-            jobs,
+            jobs: Arc::new(Jobs::new(roster, facilities)),
             params,
             logs,
             metrics: Metrics::default(),
@@ -195,24 +211,23 @@ impl Node {
             metadata,
             sandbox,
             devices,
-            blocks,
-            memory,
             places,
+            memory,
             developer,
-            invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
-            stopping: Arc::default(),
+            invocations: host.invocations,
+            stopping: host.stopping,
             flushing: tokio::sync::Mutex::default(),
             draining: watch::channel(false).0,
             requests: InFlight::default(),
-            data,
+            directory,
         });
-        node.resume_unfinished().await;
+        node.jobs.resume_unfinished().await;
         tokio::spawn(periodic::flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(periodic::sweep_periodically(Arc::downgrade(&node)));
         tokio::spawn(periodic::find_needs(Arc::downgrade(&node)));
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
         tokio::spawn(resident::give_back_when_idle(Arc::downgrade(&node)));
-        tokio::spawn(job::schedule(Arc::downgrade(&node)));
+        tokio::spawn(job::schedule(Arc::downgrade(&node.jobs)));
         Ok((node, key))
     }
 
@@ -242,7 +257,7 @@ impl Node {
     pub fn begin_drain(&self) {
         self.stopping.store(true, Relaxed);
         self.draining.send_replace(true);
-        self.jobs.pause_all();
+        self.jobs.roster.pause_all();
     }
 
     /// Counts a request as in flight until the result is dropped.
@@ -253,12 +268,12 @@ impl Node {
     /// Waits until no request is in flight and no job runs.
     pub async fn idle(&self) {
         self.requests.none().await;
-        self.jobs.at_rest().await;
+        self.jobs.roster.at_rest().await;
     }
 
     /// Whether any function runs, for a call or for a job.
     pub fn computes(&self) -> bool {
-        self.sandbox.gate().inside() > 0 || *self.jobs.running.borrow() > 0
+        self.sandbox.gate().inside() > 0 || self.jobs.roster.is_running()
     }
 
     pub fn occupancy(&self) -> Occupancy {
@@ -278,6 +293,16 @@ impl Node {
             job_bytes: tenants.iter().map(|tenant| tenant.jobs.used()).sum(),
             draining: self.is_draining(),
         }
+    }
+
+    /// A place for a component to arrive in; waits while too many others do.
+    pub async fn begin_upload(&self, tenant: &Tenant) -> Result<(Upload, Permit), InvokeFailure> {
+        if self.is_draining() {
+            return Err(InvokeFailure::Draining);
+        }
+        let permit = self.places.upload(tenant).await?;
+        let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
+        Ok((upload, permit))
     }
 
     pub async fn deploy(
@@ -312,8 +337,8 @@ impl Node {
             return Err(InvokeFailure::Draining);
         }
         let (function, loaded) = self.registry.ready(tenant, name).await?;
-        let permit = self.enter(tenant).await?;
-        let seed = seed.map_or_else(random_seed, Ok)?;
+        let permit = self.places.pass(self.sandbox.gate(), tenant, tenant.quota().instances).await?;
+        let seed = seed.map_or_else(seed::random, Ok)?;
         let invocation = self.invocations.fetch_add(1, Relaxed);
         let log = LogSink::new(self.logs.book(tenant.id), tenant.clone(), function.name.clone(), invocation);
         let facts = Facts {
@@ -355,22 +380,6 @@ async fn developer(tenants: &Tenants, quota: &Quota) -> Result<Arc<Tenant>, Tena
             Ok(tenants.create(name, quota.clone(), None).await?.0)
         }
     }
-}
-
-/// A seed for an invocation that was given none: from a generator that the operating system has seeded, one per thread,
-/// because asking the system each time costs as much as a tenth of a cold start.
-pub(crate) fn random_seed() -> Result<u64, getrandom::Error> {
-    thread_local! {
-        static GENERATOR: RefCell<Option<ChaCha12Rng>> = const { RefCell::new(None) };
-    }
-    GENERATOR.with_borrow_mut(|generator| {
-        if generator.is_none() {
-            let mut seed = [0; 32];
-            getrandom::fill(&mut seed)?;
-            *generator = Some(ChaCha12Rng::from_seed(seed));
-        }
-        Ok(generator.as_mut().map_or(0, Rng::next_u64))
-    })
 }
 
 /// The binary that is running, also after it was replaced on disk.

@@ -13,7 +13,8 @@ use tokio::sync::watch;
 
 use super::auth::is_still;
 use super::problem::{ApiError, Kind};
-use crate::node::{MAX_FOLLOWERS, Node};
+use crate::node::Node;
+use crate::places::MAX_FOLLOWERS;
 use crate::sandbox::Permit;
 use crate::tenant::Tenant;
 
@@ -63,7 +64,7 @@ pub async fn follow<T: Told>(
     node: Arc<Node>,
 ) -> Result<Response, ApiError> {
     let follow = Follow {
-        _permit: node.begin_following(&tenant).await.map_err(|_| {
+        _permit: node.places.follow(&tenant).await.map_err(|_| {
             let detail = format!("more than `max_followers` = {MAX_FOLLOWERS} streams of this tenant at once");
             ApiError::new(Kind::Busy, detail).limit("max_followers").retry_after(5)
         })?,

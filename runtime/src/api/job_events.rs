@@ -51,7 +51,7 @@ pub async fn events(
     Params(query): Params<EventQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let events = Events(node.jobs.events(tenant.id, &name)?);
+    let events = Events(node.jobs.roster.events(tenant.id, &name)?);
     // An event that is later than the latest is of another job that had this name.
     let latest = *events.latest().borrow();
     let after = last_seen(&headers, query.after)?.filter(|&after| after <= latest);

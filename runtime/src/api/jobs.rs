@@ -70,7 +70,7 @@ fn view(job: &Job, node: &Node) -> JobView {
         name: job.name.to_string(),
         state: job.state,
         reason: job.reason.clone(),
-        queue_position: if queued { node.jobs.queue_position(job.tenant, job.name.as_str()) } else { None },
+        queue_position: if queued { node.jobs.roster.queue_position(job.tenant, job.name.as_str()) } else { None },
         function: job.spec.function.clone(),
         dataset: job.spec.dataset.clone(),
         workers: job.shape().workers,
@@ -152,8 +152,8 @@ pub async fn submit(
         Err(error) => return Err(pieces.refuse(error).await),
     };
     let spec: JobSpec = pieces.json().await?;
-    let submitting = node.clone();
-    let (job, is_new) = to_the_end(async move { submitting.submit_job(&tenant, spec, key.as_deref()).await }).await?;
+    let submitting = node.jobs.clone();
+    let (job, is_new) = to_the_end(async move { submitting.submit(&tenant, spec, key.as_deref()).await }).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(LOCATION, format!("/v1/jobs/{}", job.name))], Json(view(&job, &node))))
 }
@@ -168,7 +168,7 @@ pub async fn list(
     State(node): State<Arc<Node>>,
     Params(query): Params<JobQuery>,
 ) -> Result<Response, ApiError> {
-    let mut jobs = node.jobs.list(tenant.id);
+    let mut jobs = node.jobs.roster.list(tenant.id);
     jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
     let (jobs, next) = Page::new(query.limit, query.after).of(jobs, |job| &job.name);
     charged(&tenant, &JobList { jobs: jobs.iter().map(|job| view(job, &node)).collect(), next })
@@ -184,7 +184,7 @@ pub async fn show(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    charged(&tenant, &detail(&*node.jobs.get(tenant.id, &name)?, &node))
+    charged(&tenant, &detail(&*node.jobs.roster.get(tenant.id, &name)?, &node))
 }
 
 /// A [`JobHistory`] whose epochs are where they are kept.
@@ -207,7 +207,7 @@ pub async fn history(
     Path(name): Path<String>,
     Params(query): Params<EpochQuery>,
 ) -> Result<Response, ApiError> {
-    let job = node.jobs.get(tenant.id, &name)?;
+    let job = node.jobs.roster.get(tenant.id, &name)?;
     let start = query.after.map_or(0, |after| job.history.partition_point(|epoch| epoch.epoch <= after));
     let rest = &job.history[start..];
     let page = &rest[..rest.len().min(query.limit.map_or(1_000, |limit| limit.get().min(10_000)))];
@@ -225,8 +225,8 @@ pub async fn stop(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
-    let stopping = node.clone();
-    let job = to_the_end(async move { stopping.stop_job(&tenant, &name).await }).await?;
+    let stopping = node.jobs.clone();
+    let job = to_the_end(async move { stopping.stop(&tenant, &name).await }).await?;
     Ok(Json(view(&job, &node)))
 }
 
@@ -244,8 +244,8 @@ pub async fn resume(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
-    let resuming = node.clone();
-    let job = to_the_end(async move { resuming.resume_job(&tenant, &name).await }).await?;
+    let resuming = node.jobs.clone();
+    let job = to_the_end(async move { resuming.resume(&tenant, &name).await }).await?;
     Ok(Json(view(&job, &node)))
 }
 
@@ -268,12 +268,12 @@ pub async fn scale(
     pieces: Pieces,
 ) -> Result<Response, ApiError> {
     // An unknown name is refused before its body is kept.
-    if let Err(error) = node.jobs.get(tenant.id, &name) {
+    if let Err(error) = node.jobs.roster.get(tenant.id, &name) {
         return Err(pieces.refuse(error).await);
     }
     let change: ShapeChange = pieces.json().await?;
-    let (scaling, of) = (node.clone(), tenant.clone());
-    let job = to_the_end(async move { scaling.scale_job(&of, &name, change).await }).await?;
+    let (scaling, of) = (node.jobs.clone(), tenant.clone());
+    let job = to_the_end(async move { scaling.scale(&of, &name, change).await }).await?;
     charged(&tenant, &detail(&job, &node))
 }
 
@@ -296,7 +296,7 @@ pub async fn kill_worker(
         let detail = format!("`{}` is no worker's number: they are counted from 0", worker.escape_debug());
         ApiError::new(Kind::InvalidRequest, detail)
     })?;
-    node.kill_worker(&tenant, &name, worker).await?;
+    node.jobs.kill_worker(&tenant, &name, worker).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -314,7 +314,7 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    to_the_end(async move { node.delete_job(&tenant, &name).await }).await?;
+    to_the_end(async move { node.jobs.delete(&tenant, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -324,7 +324,7 @@ pub async fn delete(
     responses((status = 200, body = JobsPruned))
 )]
 async fn prune(tenant: Arc<Tenant>, node: Arc<Node>) -> Result<Json<JobsPruned>, ApiError> {
-    let deleted = to_the_end(async move { node.prune_jobs(&tenant).await }).await?;
+    let deleted = to_the_end(async move { node.jobs.prune(&tenant).await }).await?;
     Ok(Json(JobsPruned { deleted }))
 }
 
@@ -359,14 +359,14 @@ pub async fn infer(
     pieces: Pieces,
 ) -> Result<Response, ApiError> {
     // An unknown name is refused before its body is kept.
-    if let Err(error) = node.jobs.get(tenant.id, &name) {
+    if let Err(error) = node.jobs.roster.get(tenant.id, &name) {
         return Err(pieces.refuse(error).await);
     }
     let mut charge = Charge::none(tenant.memory.clone());
     let body = pieces.which_is_json().await?.read(node.settings.max_body.0, "max_body", &mut charge).await?;
     charge.grow(body.len() as u64 * UNPACKED)?;
     let samples = parse_samples(&node, &tenant, body).await?;
-    let outputs = node.infer_job(&tenant, &name, samples).await?;
+    let outputs = node.jobs.infer(&tenant, &name, samples).await?;
     Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(outputs)).into_response())
 }
 
@@ -380,7 +380,7 @@ async fn parse_samples(node: &Node, tenant: &Tenant, body: Vec<u8>) -> Result<Ve
     if body.len() <= PARSED_AT_ONCE {
         return parse(&body);
     }
-    let _place = node.place_for_opening(tenant).await?;
+    let _place = node.places.opening(tenant).await?;
     let parsed = tokio::task::spawn_blocking(move || parse(&body)).await;
     parsed.map_err(|error| ApiError::from(anyhow::Error::new(error).context("reading samples")))?
 }

@@ -81,7 +81,7 @@ pub async fn job_logs(
     Params(query): Params<LogQuery>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let job = node.jobs.get(tenant.id, &name)?;
+    let job = node.jobs.roster.get(tenant.id, &name)?;
     lines(Whose::Job(job.name.clone()), query, tenant, headers, node).await
 }
 

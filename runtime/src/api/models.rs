@@ -137,7 +137,7 @@ pub async fn show(
     Params(query): Params<TensorQuery>,
 ) -> Result<Response, ApiError> {
     let model = node.catalog.model(tenant.id, &name)?;
-    let place = node.place_for_opening(&tenant).await?;
+    let place = node.places.opening(&tenant).await?;
     let shown = view(&model);
     // Written where the file is read: a head may hold megabytes of metadata.
     let describe = move |model: &Model<BlobFile>| {
@@ -189,13 +189,13 @@ pub async fn file(
             Ok((kind, length, Body::from_stream(pieces)).into_response())
         }
         Some("npz") => {
-            let place = node.place_for_export(&tenant).await?;
+            let place = node.places.export(&tenant).await?;
             let (pieces, received) = mpsc::channel(4);
             // The reader takes the end of the channel for the end of the file, so the channel stays open until it has been
             // noted whether the file is whole.
             let open = pieces.clone();
             // Opened first, so that a damaged file is an answer and not a torn one.
-            let opening = node.place_for_opening(&tenant).await?;
+            let opening = node.places.opening(&tenant).await?;
             let mut model = node.catalog.open_model(&tenant, &model, opening).await?;
             let whole = Arc::new(AtomicBool::new(false));
             let is_whole = whole.clone();

@@ -146,10 +146,10 @@ pub async fn get(
     let known = wanted.newer_than.unwrap_or(0);
     if let Some(wait) = wanted.wait_ms {
         let wait = Duration::from_millis(wait).min(LONGEST_WAIT);
-        let _place = node.begin_waiting(&tenant).await.map_err(|_| {
+        let _place = node.places.wait(&tenant).await.map_err(|_| {
             let detail = format!(
                 "more than `max_param_waits` = {} requests of this tenant wait for values",
-                node.most_waiting()
+                node.places.most_waits()
             );
             ApiError::new(Kind::Busy, detail).limit("max_param_waits").retry_after(1)
         })?;

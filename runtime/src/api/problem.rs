@@ -16,6 +16,7 @@ use crate::meta::MetaError;
 use crate::names::BadName;
 use crate::node::{DeleteError, InvokeFailure};
 use crate::params::ParamError;
+use crate::places::NoPlace;
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
 use crate::tenant::{OverLimit, StorageFull, TenantError};
@@ -229,8 +230,8 @@ impl From<CatalogError> for ApiError {
             CatalogError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
             CatalogError::Invalid(_) => Self::new(Kind::InvalidRequest, text),
             CatalogError::Refused(_) | CatalogError::Mismatch { .. } => Self::new(Kind::InvalidData, text),
-            CatalogError::Busy(_) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
-            CatalogError::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
+            CatalogError::Place(NoPlace::Full(_)) => Self::new(Kind::Busy, text).limit("builds").retry_after(5),
+            CatalogError::Place(error @ NoPlace::TimedOut(_)) => error.into(),
             CatalogError::Memory(over) => over.into(),
             CatalogError::BuildTimeout(_) => Self::new(Kind::DeadlineExceeded, text).limit("build_timeout"),
             CatalogError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
@@ -253,7 +254,8 @@ impl From<JobError> for ApiError {
             JobError::Stopping => Self::new(Kind::Draining, text).retry_after(1),
             JobError::Registry(error) => error.into(),
             JobError::Catalog(error) => error.into(),
-            JobError::Invoke(error) => error.into(),
+            JobError::Place(error) => error.into(),
+            JobError::NoDevice(error) => error.into(),
             JobError::Params(error) => error.into(),
             JobError::Device(PoolError::NoSuchDevice { .. }) => Self::new(Kind::InvalidJob, text).word("device"),
             JobError::Memory(over) => over.into(),
@@ -330,20 +332,34 @@ impl From<OverLimit> for ApiError {
     }
 }
 
+impl From<NoPlace> for ApiError {
+    fn from(error: NoPlace) -> Self {
+        let limit = match error {
+            NoPlace::Full(_) => "max_waiting",
+            NoPlace::TimedOut(_) => "queue_timeout",
+        };
+        Self::new(Kind::Busy, error.to_string()).limit(limit).retry_after(1)
+    }
+}
+
+impl From<NoDevice> for ApiError {
+    fn from(error: NoDevice) -> Self {
+        let limit = match error {
+            NoDevice::Busy(_) => "max_waiting",
+            NoDevice::TimedOut(_) => "queue_timeout",
+            NoDevice::Pool(_) => "device_memory",
+        };
+        Self::new(Kind::Busy, error.to_string()).limit(limit).retry_after(1)
+    }
+}
+
 impl From<InvokeFailure> for ApiError {
     fn from(failure: InvokeFailure) -> Self {
         let text = failure.to_string();
         match failure {
             InvokeFailure::Registry(error) => error.into(),
-            InvokeFailure::Busy(_) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
-            InvokeFailure::QueueTimeout(_) => Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1),
-            InvokeFailure::Device(NoDevice::Busy(_)) => Self::new(Kind::Busy, text).limit("max_waiting").retry_after(1),
-            InvokeFailure::Device(NoDevice::TimedOut(_)) => {
-                Self::new(Kind::Busy, text).limit("queue_timeout").retry_after(1)
-            }
-            InvokeFailure::Device(NoDevice::Pool(_)) => {
-                Self::new(Kind::Busy, text).limit("device_memory").retry_after(1)
-            }
+            InvokeFailure::Place(error) => error.into(),
+            InvokeFailure::Device(error) => error.into(),
             InvokeFailure::Draining => Self::new(Kind::Draining, text).retry_after(1),
             InvokeFailure::Randomness(_) => Self::internal(&text),
             InvokeFailure::Failed { error, receipt } => {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use weft_core::spec::BadSpec;
 use weft_gpu::{Context, Crew};
 
-use super::JobError;
 use super::apart::apart;
+use super::facilities::Facilities;
 use super::outputs::Outputs;
 use super::workshop::split_memory;
+use super::{JobError, Jobs};
 use crate::dataset::Manifest;
 use crate::dataset::batches::{Batch, Inputs};
 use crate::dataset::manifest::{FORMAT, Split};
@@ -16,7 +17,6 @@ use crate::dataset::rows::{Element, Features};
 use crate::dataset::transform;
 use crate::devices::{Part, TAPE_NODES};
 use crate::model::Input;
-use crate::node::{InvokeFailure, Node};
 use crate::tenant::{ChargedBytes, Tenant};
 use crate::train::run::infer_rows;
 use crate::train::worker::{Trainer, Worker, WorkerSetup};
@@ -27,41 +27,42 @@ const MAX_SAMPLES: usize = 4_096;
 /// Samples that are inferred at once.
 const INFER_BATCH: usize = 64;
 
-impl Node {
+impl Jobs {
     /// What a job's model makes of samples as they come, before any transform: `{"outputs": …}`, a row for each.
-    pub async fn infer_job(
-        self: &Arc<Self>,
+    pub async fn infer(
+        &self,
         tenant: &Arc<Tenant>,
         name: &str,
         samples: Vec<Vec<f32>>,
     ) -> Result<ChargedBytes, JobError> {
-        let job = self.jobs.get(tenant.id, name)?;
+        let job = self.roster.get(tenant.id, name)?;
+        let Facilities { catalog, registry, places, devices, logs, host, .. } = &self.facilities;
         if samples.is_empty() || samples.len() > MAX_SAMPLES {
             let problem = format!("{} of them: send 1 to {MAX_SAMPLES} at once", samples.len());
             return Err(BadSpec::new("samples", problem).into());
         }
         let Some(model) = job.models.last() else { return Err(JobError::wrong(&job, "it has left no model yet")) };
-        let model = self.catalog.model(tenant.id, model.as_str())?;
-        let mut model = self.catalog.open_model(tenant, &model, self.place_for_opening(tenant).await?).await?;
+        let model = catalog.model(tenant.id, model.as_str())?;
+        let mut model = catalog.open_model(tenant, &model, places.opening(tenant).await?).await?;
         let Some(input) = model.meta.input.clone() else {
             return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
         };
         check_samples(&input, &samples)?;
-        let function = self.registry.ready_version(tenant.id, &job.version).await?;
+        let function = registry.ready_version(tenant.id, &job.version).await?;
         let (linear, bytes) = split_memory(job.shape().memory);
-        let place = self.place_for_inference(tenant).await?;
-        let part = self.devices.part(tenant, bytes as u64).await.map_err(InvokeFailure::from)?;
-        let context = Context::leased(&part.lease, Arc::new(Crew::new(self.sandbox.limits().cores)), TAPE_NODES);
+        let place = places.inference(tenant).await?;
+        let part = devices.part(tenant, bytes as u64).await?;
+        let context = Context::leased(&part.lease, Arc::new(Crew::new(host.sandbox.limits().cores)), TAPE_NODES);
         let name = job.spec.function.parse().map_err(|error| BadSpec::new("function", error))?;
         let trainer = Trainer { code: function, name, version: job.version };
         let mut setup = WorkerSetup {
-            log: self.logs.book(tenant.id),
+            log: logs.book(tenant.id),
             job: Some(job.name.clone()),
             memory: linear,
-            ..WorkerSetup::new(&self.function_host(), &trainer, tenant, context.clone(), job.seed)
+            ..WorkerSetup::new(host, &trainer, tenant, context.clone(), job.seed)
         };
         let params: Vec<(String, String)> = job.spec.params.clone().into_iter().collect();
-        let (owner, most) = (tenant.clone(), self.sandbox.limits().payload);
+        let (owner, most) = (tenant.clone(), host.sandbox.limits().payload);
         let cancel = part.lease.cancel().clone();
         let charged = ChargedPart { part, tenant: tenant.clone() };
         let infer = move || async move {

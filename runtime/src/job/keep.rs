@@ -12,15 +12,16 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use weft_core::spec::{Shape, ShapeChange};
 
-use super::JobError;
 use super::checkpoint::{Progress, Training};
 use super::engine::{Keeper, ModelFacts};
-use super::live::{Advance, Live};
+use super::live::Live;
 use super::model::GlobalModel;
 use super::record::{CheckpointRef, EpochRecord, JobEvent, Reshaped};
+use super::roster::Advance;
 use super::scale;
 use super::team::{Halt, Order};
 use super::workshop::Workshop;
+use super::{JobError, Jobs};
 use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
@@ -28,7 +29,6 @@ use crate::locks::Lock;
 use crate::logs::one_line;
 use crate::model::{Input, Meta, WriteError};
 use crate::names::{MAX_NAME, Name};
-use crate::node::Node;
 use crate::tenant::{OverLimit, Tenant, TrainingUse};
 use crate::train::declared::Plan;
 use crate::train::settings;
@@ -45,7 +45,7 @@ const REMEMBERED: usize = 2;
 
 /// Keeps what a job comes to.
 pub(super) struct Kept {
-    node: Arc<Node>,
+    jobs: Arc<Jobs>,
     live: Arc<Live>,
     workshop: Arc<Workshop>,
     changes: Mutex<Changes>,
@@ -141,8 +141,8 @@ async fn unless_ordered<T>(
 }
 
 impl Kept {
-    pub fn new(node: Arc<Node>, live: Arc<Live>, workshop: Arc<Workshop>) -> Self {
-        Self { node, live, workshop, changes: Mutex::default() }
+    pub fn new(jobs: Arc<Jobs>, live: Arc<Live>, workshop: Arc<Workshop>) -> Self {
+        Self { jobs, live, workshop, changes: Mutex::default() }
     }
 
     fn name(&self, suffix: &str) -> Result<Name, String> {
@@ -171,7 +171,7 @@ impl Kept {
             Some(files) => files.clone(),
             // Left by a version that remembered no more than the name.
             None if job.models.contains(name) => {
-                let model = self.node.catalog.model(job.tenant, name.as_str());
+                let model = self.jobs.facilities.catalog.model(job.tenant, name.as_str());
                 model.iter().map(|model| model.digest).collect()
             }
             None => Vec::new(),
@@ -190,16 +190,17 @@ impl Kept {
             let old = files.len().saturating_sub(REMEMBERED);
             files.drain(..old);
         };
-        self.node.jobs.change(&self.live, remember).await?;
-        let (node, tenant, kept) = (self.node.clone(), self.workshop.tenant.clone(), name.clone());
+        self.jobs.roster.change(&self.live, remember).await?;
+        let (catalog, tenant, kept) =
+            (self.jobs.facilities.catalog.clone(), self.workshop.tenant.clone(), name.clone());
         let put = async move {
             let replaces = [&mine[..], &[digest]].concat();
-            node.catalog.put_model(&tenant, kept, file, &replaces).await
+            catalog.put_model(&tenant, kept, file, &replaces).await
         };
         // An order does not wait for a store that is away. What was begun is done all the same.
         let put = async { Ok(crate::catalog::to_the_end(put).await?) };
         unless_ordered(self.live.orders.subscribe(), put).await?;
-        let noted = self.node.jobs.change(&self.live, |job| {
+        let noted = self.jobs.roster.change(&self.live, |job| {
             job.models.retain(|other| other != name);
             job.models.push(name.clone());
         });
@@ -241,8 +242,8 @@ impl Keeper for Kept {
     async fn forget_model(&self, suffix: &str) {
         let Ok(name) = self.name(suffix) else { return };
         let mine = self.own_files(&name);
-        let forgotten = self.node.catalog.delete_model_of(&self.workshop.tenant, name.as_str(), &mine).await;
-        let noted = self.node.jobs.change(&self.live, |job| {
+        let forgotten = self.jobs.facilities.catalog.delete_model_of(&self.workshop.tenant, name.as_str(), &mine).await;
+        let noted = self.jobs.roster.change(&self.live, |job| {
             job.models.retain(|other| *other != name);
             job.model_files.remove(&name);
         });
@@ -281,7 +282,7 @@ impl Keeper for Kept {
     fn book(&self, shape: &Shape) -> Result<(), String> {
         let mut booked = self.live.booked.locked();
         let Some(ask) = &mut *booked else { return Ok(()) };
-        self.node.rebook(&self.workshop.tenant, &self.live.job(), ask, shape)
+        self.jobs.roster.rebook(&self.workshop.tenant, &self.live.job(), ask, shape)
     }
 
     fn made_change(&self, change: Option<Reshaped>) {
@@ -308,7 +309,7 @@ impl Keeper for Kept {
             if for_good { std::mem::take(&mut changes.due) } else { Vec::new() }
         };
         if !due.is_empty() {
-            self.node.jobs.change_anyway(&self.live, |job| job.changes.retain(|change| !due.contains(change))).await;
+            self.jobs.roster.change_anyway(&self.live, |job| job.changes.retain(|change| !due.contains(change))).await;
         }
     }
 }
@@ -316,7 +317,8 @@ impl Keeper for Kept {
 impl Kept {
     async fn keep_checkpoint(&self, training: &Training, record: Option<EpochRecord>) -> Result<(), JobError> {
         let Progress { epoch, step, shape, .. } = training.progress;
-        let (node, live, tenant) = (&self.node, &self.live, &self.workshop.tenant);
+        let (roster, blobs) = (&self.jobs.roster, &self.jobs.facilities.blobs);
+        let (live, tenant) = (&self.live, &self.workshop.tenant);
         let size = training.file_size().map_err(|error| JobError::Refused(error.to_string()))?;
         let reserved = tenant.storage.reserve(size)?;
         let write = |to: &mut dyn io::Write| match training.write(Meta::default(), to) {
@@ -324,13 +326,13 @@ impl Kept {
             Err(WriteError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        let publish = async { Ok(node.blobs.publish_written(write).await?) };
+        let publish = async { Ok(blobs.publish_written(write).await?) };
         let (pin, size) = unless_ordered(live.orders.subscribe(), publish).await?;
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
         let made = self.changes.locked().made.clone();
         let advance = Advance { checkpoint: next, epoch: record, shape, made };
-        match node.jobs.advance(live, advance, tenant).await {
+        match roster.advance(live, advance, tenant).await {
             Ok(()) => {}
             Err(error) => {
                 pin.until_restart();
@@ -343,14 +345,14 @@ impl Kept {
             tenant.storage.release(before.size);
             // One that cannot be deleted now goes with the next sweep.
             if before.digest != next.digest
-                && let Err(error) = node.blobs.collect(&[before.digest]).await
+                && let Err(error) = blobs.collect(&[before.digest]).await
             {
                 tracing::warn!(%error, job = %self.workshop.brief.job, "an old checkpoint could not be deleted");
             }
         }
         live.events.tell(JobEvent::Checkpoint { epoch, step, bytes: size });
         // Whoever makes progress is no suspect any more.
-        node.end_trial(live).await;
+        roster.end_trial(live).await;
         Ok(())
     }
 }

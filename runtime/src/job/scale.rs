@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use weft_core::spec::{BadSpec, Shape, ShapeChange};
 
-use super::JobError;
+use super::prepare::device_and_codec;
 use super::queue::{Allowed, Ask};
 use super::record::{Job, State};
-use super::run::ask_of;
-use super::submit::{check_shards, device_and_codec};
+use super::room::{check_devices, check_quota, check_shards};
+use super::roster::Roster;
+use super::schedule::ask_of;
+use super::{JobError, Jobs};
 use crate::locks::Lock;
-use crate::node::Node;
 use crate::tenant::Tenant;
 
 /// Changes of one job that may wait to be made.
@@ -30,16 +31,16 @@ pub(super) fn after(shape: Shape, mut changes: Vec<ShapeChange>) -> Shape {
     changes.iter().fold(shape, |shape, change| change.of(&shape))
 }
 
-impl Node {
+impl Jobs {
     /// Has a job go on with other workers: at the end of its round, or from an epoch on. One that does not run has them
     /// when it does.
-    pub async fn scale_job(&self, tenant: &Tenant, name: &str, change: ShapeChange) -> Result<Arc<Job>, JobError> {
+    pub async fn scale(&self, tenant: &Tenant, name: &str, change: ShapeChange) -> Result<Arc<Job>, JobError> {
         // Nobody deletes or resumes it meanwhile.
-        let _held = self.jobs.hold().await;
+        let _held = self.roster.hold().await;
         if tenant.is_deleted() {
             return Err(JobError::TenantDeleted);
         }
-        let live = self.jobs.live(tenant.id, name)?;
+        let live = self.roster.live(tenant.id, name)?;
         let job = live.job();
         if job.state == State::Done {
             return Err(JobError::wrong(&job, "its workers are gone for good"));
@@ -53,8 +54,8 @@ impl Node {
                 check_shards(&spec, &shape, data)?;
             }
         }
-        if shape.lanes() > self.settings.max_workers {
-            let most = self.settings.max_workers;
+        let most = self.facilities.rules.max_workers;
+        if shape.lanes() > most {
             let problem = format!("{} are more than the node's `max_workers` of {most}", shape.lanes());
             return Err(BadSpec::new("workers", problem).into());
         }
@@ -65,8 +66,8 @@ impl Node {
             return Err(BadSpec::new("batch", problem).into());
         }
         let (device, _) = device_and_codec(&spec)?;
-        self.check_devices(tenant, &shape, device, self.devices.open().await?)?;
-        self.check_quota(tenant, &shape, job.host.per_worker(shape.workers))?;
+        check_devices(tenant, &shape, device, self.facilities.devices.open().await?)?;
+        check_quota(tenant, &shape, job.host.per_worker(shape.workers))?;
         if job.changes.len() >= MAX_CHANGES {
             let problem = format!("{MAX_CHANGES} changes wait to be made already");
             return Err(BadSpec::new("from_epoch", problem).into());
@@ -75,11 +76,11 @@ impl Node {
         let does_not_run = || match job.state {
             State::Stopped | State::Failed => true,
             // One that has left the queue is about to run, and one that is tried may be.
-            State::Queued => self.jobs.queue.locked().ask_for(ask_of(&scaled)),
+            State::Queued => self.roster.queue.locked().ask_for(ask_of(&scaled)),
             State::Running | State::Done => false,
         };
         let at_once = change.from_epoch.is_none() && does_not_run();
-        let changed = self.jobs.change(&live, |job| match at_once {
+        let changed = self.roster.change(&live, |job| match at_once {
             true => {
                 (job.shape, job.scaled) = (Some(shape), true);
                 job.changes.retain(|other| other.from_epoch.is_some());
@@ -88,22 +89,24 @@ impl Node {
         });
         let changed = changed.await;
         // What waits asks for what its record says, also if that could not be written.
-        self.jobs.queue.locked().ask_for(ask_of(&live.job()));
-        self.jobs.look_through_queue();
+        self.roster.queue.locked().ask_for(ask_of(&live.job()));
+        self.roster.look_through_queue();
         Ok(changed?)
     }
+}
 
-    /// What a tenant may have running.
-    pub(super) fn allowed(tenant: &Tenant) -> Allowed {
-        let quota = tenant.quota();
-        Allowed { jobs: quota.jobs, lanes: quota.workers, bytes: quota.worker_memory }
-    }
+/// What a tenant may have running.
+pub(super) fn allowed(tenant: &Tenant) -> Allowed {
+    let quota = tenant.quota();
+    Allowed { jobs: quota.jobs, lanes: quota.workers, bytes: quota.worker_memory }
+}
 
+impl Roster {
     /// Counts a running job as one of another shape, if its tenant and the node allow that.
     pub(super) fn rebook(&self, tenant: &Tenant, job: &Job, ask: &mut Ask, shape: &Shape) -> Result<(), String> {
         let bytes = shape.all_memory(job.host.per_worker(shape.workers));
         let next = Ask { lanes: shape.lanes(), bytes, ..ask.clone() };
-        self.jobs.queue.locked().rebook(ask, &next, Self::allowed(tenant))?;
+        self.queue.locked().rebook(ask, &next, allowed(tenant))?;
         *ask = next;
         Ok(())
     }

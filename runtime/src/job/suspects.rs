@@ -15,11 +15,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::live::Live;
+use super::roster::Roster;
 use crate::clock::unix_ms;
 use crate::locks::Lock;
 use crate::meta::{Batch, MetaError, Record};
 use crate::names::Name;
-use crate::node::Node;
 use crate::tenant::TenantId;
 
 /// How long a suspect that makes no progress is on trial after the first death; twice as long after each one more.
@@ -68,7 +68,7 @@ pub(super) fn no_trial() -> Batch {
     Batch::default().delete::<Trial>(KEY.to_owned())
 }
 
-impl Node {
+impl Roster {
     /// Notes that a suspect is on trial, before any of its code runs.
     pub(super) async fn begin_trial(&self, live: &Live) -> Result<(), MetaError> {
         let job = live.job();
@@ -79,13 +79,13 @@ impl Node {
     /// Ends a job's trial, if it is the one on trial: the next suspect may start.
     pub(super) async fn end_trial(&self, live: &Live) {
         let job = live.job();
-        if !self.jobs.queue.locked().is_on_trial(job.tenant, job.name.as_str()) {
+        if !self.queue.locked().is_on_trial(job.tenant, job.name.as_str()) {
             return;
         }
         // On disk first: the next one must not be taken for this one.
         self.forget_trial().await;
-        self.jobs.queue.locked().end_trial(job.tenant, job.name.as_str());
-        self.jobs.look_through_queue();
+        self.queue.locked().end_trial(job.tenant, job.name.as_str());
+        self.look_through_queue();
     }
 
     async fn forget_trial(&self) {

@@ -35,16 +35,16 @@ impl Node {
     async fn delete_tenant_wholly(&self, name: &str) -> Result<(), DeleteError> {
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
         let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
-        let jobs = self.jobs.pause().await;
+        let jobs = self.jobs.roster.pause().await;
         // A write that was begun before would bring back what is deleted here.
         let flushing = self.flushing.lock().await;
         // Looked up only now: if somebody else has deleted it meanwhile, another tenant may have its name.
         let tenant = self.tenants.get(name)?;
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
-        let records = records.and(self.jobs.deletion_of(tenant.id));
+        let records = records.and(self.jobs.roster.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
         let forget = async {
-            self.jobs.forget(tenant.id).await?;
+            self.jobs.roster.forget(tenant.id).await?;
             self.catalog.forget(tenant.id, catalog).await?;
             Ok(self.registry.forget(tenant.id, functions).await?)
         };

@@ -21,7 +21,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.place_for_build(&tenant).await?;
+        let permit = self.places.build(&tenant).await?;
         let node = self.clone();
         let end = BuildEnd::after(self.settings.build_timeout.0, tenant.clone(), self.stopping.clone());
         to_the_end(async move {
@@ -45,7 +45,7 @@ impl Node {
         if self.is_draining() {
             return Err(CatalogError::Stopping);
         }
-        let permit = self.place_for_build(&tenant).await?;
+        let permit = self.places.build(&tenant).await?;
         let node = self.clone();
         to_the_end(async move {
             let _permit = permit;

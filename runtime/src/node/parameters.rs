@@ -13,7 +13,7 @@ use crate::data_dir::DataDir;
 use crate::names::Name;
 use crate::params::embedded::{Embedded, disk};
 use crate::params::redis::{Incarnations, Link, PATIENCE, Redis};
-use crate::params::{Bucket, ParamError, ParamStore, Space};
+use crate::params::{Bucket, ParamError, ParamStore};
 use crate::tenant::{Account, StoreId, Tenant, Tenants};
 
 /// How often what expired is looked for.
@@ -61,8 +61,7 @@ pub async fn keep(node: Weak<Node>) {
 impl Node {
     /// The values of a job, or those that belong to none.
     pub fn bucket(&self, tenant: &Tenant, job: Option<Name>) -> Bucket {
-        let space = Space { tenant: tenant.store.clone(), job };
-        Bucket::new(self.params.clone(), space, tenant.params.clone())
+        Bucket::of(self.params.clone(), tenant, job)
     }
 
     /// Deletes everything that a tenant has in the store, and accepts what was lost; says how many values there were.
@@ -81,7 +80,7 @@ impl Node {
         if self.params.is_remote() {
             return Ok(None);
         }
-        match File::open(disk::snapshot_path(&self.data.params())) {
+        match File::open(disk::snapshot_path(&self.directory.params())) {
             Ok(file) => Ok(Some(file)),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),

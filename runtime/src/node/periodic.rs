@@ -65,10 +65,10 @@ pub(super) async fn flush_periodically(node: Weak<Node>) {
 /// Finds out what unfinished jobs need where that could not be done when the node started.
 pub(super) async fn find_needs(node: Weak<Node>) {
     loop {
-        let Some(node) = node.upgrade().filter(|node| node.jobs.unknown_needs() > 0) else { return };
-        let unknown = node.jobs.unknown_needs();
+        let Some(node) = node.upgrade().filter(|node| node.jobs.roster.unknown_needs() > 0) else { return };
+        let unknown = node.jobs.roster.unknown_needs();
         tracing::warn!(unknown, "what jobs need cannot be read: nothing is swept until it can");
-        node.jobs.find_needs(FIND_NEEDS_EVERY).await;
+        node.jobs.roster.find_needs(FIND_NEEDS_EVERY).await;
         drop(node);
         tokio::time::sleep(FIND_NEEDS_EVERY).await;
     }

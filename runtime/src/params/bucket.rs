@@ -10,7 +10,8 @@ use super::{
     Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write,
     counted_bytes, merge,
 };
-use crate::tenant::{Account, Charge};
+use crate::names::Name;
+use crate::tenant::{Account, Charge, Tenant};
 
 /// How long what belongs to a round is kept, if nobody says otherwise: whoever has not fetched it by then is gone.
 pub const ROUND_KEPT: Duration = Duration::from_secs(3_600);
@@ -64,6 +65,11 @@ pub struct Bucket {
 impl Bucket {
     pub fn new(store: Arc<dyn ParamStore>, space: Space, account: Arc<Account>) -> Self {
         Self { store, space, account, fence: None }
+    }
+
+    /// The values of a tenant's job, or those that belong to none.
+    pub fn of(store: Arc<dyn ParamStore>, tenant: &Tenant, job: Option<Name>) -> Self {
+        Self::new(store, Space { tenant: tenant.store.clone(), job }, tenant.params.clone())
     }
 
     /// Takes a claim: whoever had it before can write no more, and what is written through the result is refused once

@@ -2,10 +2,8 @@
 //! tenant. Whoever finds none waits for `queue_timeout`, tenants in turn.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{InvokeFailure, Node};
-use crate::catalog::CatalogError;
-use crate::registry::Upload;
 use crate::sandbox::{Gate, GateFull, GateLimits, Permit};
 use crate::tenant::Tenant;
 
@@ -41,14 +39,26 @@ pub const MAX_FOLLOWERS: u32 = 64;
 /// Requests of one tenant that wait for values at once: each holds a connection for up to a minute.
 pub const MAX_PARAM_WAITS: u32 = 64;
 
+/// Why there is no place.
+#[derive(Debug, thiserror::Error)]
+pub enum NoPlace {
+    #[error("{0}")]
+    Full(#[from] GateFull),
+    #[error("no place became free within `queue_timeout` = {} ms", .0.as_millis())]
+    TimedOut(Duration),
+}
+
 /// The gates of a node, but for that of instances.
-pub(super) struct Places {
+pub struct Places {
+    /// The longest that somebody waits for a place.
+    patience: Duration,
     uploads: Arc<Gate>,
     builds: Arc<Gate>,
     /// Requests that follow a log.
     followers: Arc<Gate>,
-    /// Requests that wait for values.
+    /// Requests that wait for values, and how many of them one tenant may have.
     waits: Arc<Gate>,
+    most_waits: u32,
     trials: Arc<Gate>,
     inferences: Arc<Gate>,
     exports: Arc<Gate>,
@@ -56,7 +66,7 @@ pub(super) struct Places {
 }
 
 impl Places {
-    pub(super) fn new(max_connections: u32) -> Self {
+    pub fn new(max_connections: u32, patience: Duration) -> Self {
         let gate =
             |places, waiting_per_tenant| Gate::new(GateLimits { places, waiting: MAX_UPLOADS, waiting_per_tenant });
         // Whoever does not fit among those that hold a connection is told so at once. They have at most half of the
@@ -64,79 +74,67 @@ impl Places {
         let at_once = |places| Gate::new(GateLimits { places, waiting: 0, waiting_per_tenant: 0 });
         let most_followers = (max_connections / 2).max(1);
         Self {
+            patience,
             uploads: gate(MAX_UPLOADS, 64),
             builds: gate(MAX_BUILDS, 16),
             followers: at_once(most_followers),
             waits: at_once((most_followers / 2).max(1)),
+            most_waits: (max_connections / 8).clamp(1, MAX_PARAM_WAITS),
             trials: gate(MAX_TRIALS, 64),
             inferences: gate(MAX_INFERENCES, 64),
             exports: gate(MAX_EXPORTS, 64),
             openings: gate(MAX_OPENINGS, 64),
         }
     }
-}
 
-impl Node {
-    /// A place for a component to arrive in; waits while too many others do.
-    pub async fn begin_upload(&self, tenant: &Tenant) -> Result<(Upload, Permit), InvokeFailure> {
-        if self.is_draining() {
-            return Err(InvokeFailure::Draining);
-        }
-        let permit = self.pass_gate(&self.places.uploads, tenant, MAX_UPLOADS_PER_TENANT).await?;
-        let upload = self.registry.begin_upload(tenant.quota().upload_bytes).await?;
-        Ok((upload, permit))
-    }
-
-    /// A place among those who follow a log.
-    pub async fn begin_following(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
-        self.places.followers.enter(tenant.id, MAX_FOLLOWERS).await
-    }
-
-    /// A place among the requests that wait for values: a quarter of the connections, and half of that for one tenant.
-    pub async fn begin_waiting(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
-        self.places.waits.enter(tenant.id, self.most_waiting()).await
-    }
-
-    /// Requests of one tenant that may wait for values at once.
-    pub fn most_waiting(&self) -> u32 {
-        (self.settings.max_connections / 8).clamp(1, MAX_PARAM_WAITS)
-    }
-
-    /// A place for an instance.
-    pub(super) async fn enter(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
-        self.pass_gate(self.sandbox.gate(), tenant, tenant.quota().instances).await
-    }
-
-    /// A place and a thread to try a trainer out.
-    pub(crate) async fn place_for_trial(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
-        self.pass_gate(&self.places.trials, tenant, MAX_TRIALS_PER_TENANT).await
-    }
-
-    /// A place and a thread for inference.
-    pub(crate) async fn place_for_inference(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
-        self.pass_gate(&self.places.inferences, tenant, MAX_INFERENCES_PER_TENANT).await
-    }
-
-    /// A place and a thread to write a model in another format.
-    pub(crate) async fn place_for_export(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
-        self.pass_gate(&self.places.exports, tenant, MAX_EXPORTS_PER_TENANT).await
-    }
-
-    /// A place and a thread to read the head of a model.
-    pub(crate) async fn place_for_opening(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
-        self.pass_gate(&self.places.openings, tenant, MAX_OPENINGS_PER_TENANT).await
+    /// A place for a component to arrive in.
+    pub async fn upload(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.uploads, tenant, MAX_UPLOADS_PER_TENANT).await
     }
 
     /// A place to make a data set or a model in.
-    pub(super) async fn place_for_build(&self, tenant: &Tenant) -> Result<Permit, CatalogError> {
-        let limit = self.settings.queue_timeout.0;
-        let place = self.places.builds.enter_within(limit, tenant.id, MAX_BUILDS_PER_TENANT).await;
-        Ok(place.ok_or(CatalogError::QueueTimeout(limit.as_millis()))??)
+    pub async fn build(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.builds, tenant, MAX_BUILDS_PER_TENANT).await
     }
 
-    async fn pass_gate(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, InvokeFailure> {
-        let limit = self.settings.queue_timeout.0;
-        let place = gate.enter_within(limit, tenant.id, allowed).await;
-        Ok(place.ok_or(InvokeFailure::QueueTimeout(limit.as_millis()))??)
+    /// A place among those who follow a log.
+    pub async fn follow(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
+        self.followers.enter(tenant.id, MAX_FOLLOWERS).await
+    }
+
+    /// A place among the requests that wait for values: a quarter of the connections, and half of that for one tenant.
+    pub async fn wait(&self, tenant: &Tenant) -> Result<Permit, GateFull> {
+        self.waits.enter(tenant.id, self.most_waits).await
+    }
+
+    /// Requests of one tenant that may wait for values at once.
+    pub fn most_waits(&self) -> u32 {
+        self.most_waits
+    }
+
+    /// A place and a thread to try a trainer out.
+    pub async fn trial(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.trials, tenant, MAX_TRIALS_PER_TENANT).await
+    }
+
+    /// A place and a thread for inference.
+    pub async fn inference(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.inferences, tenant, MAX_INFERENCES_PER_TENANT).await
+    }
+
+    /// A place and a thread to write a model in another format.
+    pub async fn export(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.exports, tenant, MAX_EXPORTS_PER_TENANT).await
+    }
+
+    /// A place and a thread to read the head of a model.
+    pub async fn opening(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.openings, tenant, MAX_OPENINGS_PER_TENANT).await
+    }
+
+    /// A place behind a gate that may be somebody else's, such as that of instances.
+    pub async fn pass(&self, gate: &Arc<Gate>, tenant: &Tenant, allowed: u32) -> Result<Permit, NoPlace> {
+        let place = gate.enter_within(self.patience, tenant.id, allowed).await;
+        Ok(place.ok_or(NoPlace::TimedOut(self.patience))??)
     }
 }

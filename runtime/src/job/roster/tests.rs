@@ -1,0 +1,92 @@
+use weft_core::usage::{Spending, Stages, Traffic};
+
+use super::super::record::State;
+use super::super::record::tests::job;
+use super::*;
+use crate::tenant::{Account, Quota, Tenants};
+
+fn epoch() -> EpochRecord {
+    EpochRecord {
+        epoch: 1,
+        train_loss: 0.0,
+        validation: BTreeMap::new(),
+        workers: 1,
+        batch: 1,
+        lr: 0.0,
+        samples: 1,
+        steps: 1,
+        seconds: 0.0,
+        samples_per_second: 0.0,
+        memory: 0,
+        stages: Stages::default(),
+        spending: Spending::default(),
+        losses: 0,
+        traffic: Traffic::default(),
+        mean_staleness: None,
+        max_staleness: None,
+        primal_residual: None,
+        dual_residual: None,
+        reshaped: Vec::new(),
+    }
+}
+
+#[tokio::test]
+async fn an_epoch_that_waits_to_be_recorded_does_not_take_the_ledger_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let metadata = Metadata::open(&folder.path().join("meta.redb")).unwrap();
+    let memory = Account::new("max_memory", u64::MAX, None);
+    let tenants = Tenants::load(metadata.clone(), memory.clone()).unwrap();
+    let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
+    let roster = Roster::load(metadata.clone(), Blobs::memory(), 1, &tenants).unwrap();
+    let live = roster.add(Job { tenant: tenant.id, ..job(State::Running, 0) }, &tenant).await.unwrap();
+    tenant.ledger.charge_job();
+    let checkpoint = live.job().checkpoint.unwrap();
+    let still = roster.hold_still().await;
+    let advance = Advance { checkpoint, epoch: Some(epoch()), shape: None, made: Vec::new() };
+    let mut recorded = Box::pin(roster.advance(&live, advance, &tenant));
+    assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut recorded).await.is_err(), "nothing held it");
+    // The periodic write comes first, and has more to write.
+    tenant.ledger.charge_job();
+    metadata.commit_with(Batch::default(), || tenants.usage_batch()).await.unwrap();
+    drop(still);
+    recorded.await.unwrap();
+    let again = Tenants::load(metadata, memory).unwrap();
+    assert_eq!(again.get("ada").unwrap().ledger.usage().jobs, 2);
+}
+
+/// No roster, and a tenant who may have some.
+pub(in crate::job) async fn roster(folder: &std::path::Path) -> (Roster, Arc<Tenant>) {
+    let metadata = Metadata::open(&folder.join("meta.redb")).unwrap();
+    let tenants = Tenants::load(metadata.clone(), Account::new("max_memory", u64::MAX, None)).unwrap();
+    let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
+    (Roster::load(metadata, Blobs::memory(), 8, &tenants).unwrap(), tenant)
+}
+
+#[tokio::test]
+async fn nothing_is_deleted_while_it_is_not_known_what_a_job_needs() {
+    let folder = tempfile::tempdir().unwrap();
+    let (roster, tenant) = roster(folder.path()).await;
+    let (manifest, other) = (Digest::of(b"manifest"), Digest::of(b"other"));
+    let live = roster.add(Job { data: Some(manifest), ..job(State::Queued, 0) }, &tenant).await.unwrap();
+    let kept = || {
+        let mut candidates = HashSet::from([manifest, other]);
+        roster.referrer().keep(&mut candidates);
+        candidates
+    };
+    // Its manifest cannot be read.
+    roster.find_needs(Duration::from_secs(60)).await;
+    assert_eq!((roster.unknown_needs(), kept()), (1, HashSet::new()));
+    live.need(live.job().version, None);
+    assert_eq!((roster.unknown_needs(), kept()), (0, HashSet::from([other])));
+}
+
+#[tokio::test]
+async fn what_a_job_that_is_over_needed_holds_nothing_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let (roster, tenant) = roster(folder.path()).await;
+    let data = Digest::of(b"manifest");
+    roster.add(Job { data: Some(data), ..job(State::Done, 0) }, &tenant).await.unwrap();
+    let mut candidates = HashSet::from([data]);
+    roster.referrer().keep(&mut candidates);
+    assert!(candidates.contains(&data) && roster.unknown_needs() == 0);
+}
