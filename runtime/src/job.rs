@@ -10,9 +10,8 @@
 //! - `submit`, `room`: how a job comes in, and what is refused because there can never be room for it
 //! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
 //! - `apart`: guest code that runs for a request, on threads of its own
-//! - [`queue`]: which job may run; pure
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
-//! - `suspects`: which job takes its node with it
+//! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
@@ -49,7 +48,6 @@ mod orders;
 mod outputs;
 mod prepare;
 pub(crate) mod probe;
-pub mod queue;
 pub mod record;
 mod replica;
 mod reshape;

@@ -37,18 +37,7 @@ pub use rate::RateLimiter;
 pub use storage::{Reservation, Storage, StorageFull};
 pub use store_id::{BadStoreId, StoreId};
 pub use usage::{Ledger, Spent, TrainingUse, Usage};
-
-/// What records call a tenant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TenantId(pub u64);
-
-impl TenantId {
-    /// As the first part of a record's key: keys of one tenant sort together.
-    pub fn key(self) -> String {
-        format!("{:016x}", self.0)
-    }
-}
+pub use weft_core::tenant::TenantId;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct TenantRecord {

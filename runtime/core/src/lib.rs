@@ -9,9 +9,14 @@
 //! - [`learning`]: goals, early stopping, the learning rate
 //! - [`usage`], [`cost`]: what training takes, and what that costs
 //! - [`sync`]: how what workers compute becomes one model
+//! - [`queue`]: which job may run next; [`tenant`]: whose it is
+//! - [`suspects`]: which job takes its node with it
 
 pub mod cost;
 pub mod learning;
+pub mod queue;
 pub mod spec;
+pub mod suspects;
 pub mod sync;
+pub mod tenant;
 pub mod usage;

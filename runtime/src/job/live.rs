@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
+use weft_core::queue::Ask;
 
 use super::events::EventBook;
-use super::queue::Ask;
 use super::record::{EpochRecord, Job, JobEvent};
 use super::team::Order;
 use super::workshop::Workshop;

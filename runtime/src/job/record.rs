@@ -13,6 +13,7 @@ use crate::meta::Record;
 use crate::names::Name;
 use crate::tenant::TenantId;
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
+use weft_core::suspects::Deaths;
 use weft_core::usage::{Spending, Stages, Traffic};
 
 /// How far a job is.
@@ -135,9 +136,6 @@ pub struct CheckpointRef {
     pub step: u64,
 }
 
-/// How often in a row a job that makes no progress may be blamed for the death of its node, before it is held back.
-pub const MAX_DEATHS: u32 = 3;
-
 /// A job, as it is kept.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -191,18 +189,12 @@ pub struct Job {
     /// How often it was started: once, and once after each stop or crash.
     #[serde(default)]
     pub starts: u64,
-    /// How often in a row a node has died while it ran, without any progress from one time to the next.
-    #[serde(default)]
-    pub deaths: u32,
-    /// Steps that were kept when a node last died under it.
-    #[serde(default)]
-    pub died_at: Option<u64>,
+    /// How often nodes have died while it ran.
+    #[serde(flatten)]
+    pub deaths: Deaths,
     /// The host's memory for copies of the model; nothing until it was tried out.
     #[serde(default)]
     pub host: HostMemory,
-    /// Of those deaths, how many in a row it was blamed for.
-    #[serde(default)]
-    pub blamed: u32,
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
@@ -292,7 +284,7 @@ impl Job {
 
     /// Whether a node has died while it ran, and it has made no progress since.
     pub(super) fn is_suspect(&self) -> bool {
-        self.deaths > 0 && self.died_at == Some(self.kept())
+        self.deaths.is_suspect(self.kept())
     }
 
     /// Notes that a node has found it unfinished, and whether it is to blame if the node has died. Whether it may go on by
@@ -301,17 +293,10 @@ impl Job {
         self.starts += 1;
         // One that a node has stopped in order is queued by then.
         if self.state == State::Running {
-            let again = self.is_suspect();
-            self.deaths = if again { self.deaths + 1 } else { 1 };
-            // One that ran and is not to blame has outlived its trial.
-            self.blamed = match is_blamed {
-                true if again => self.blamed + 1,
-                blamed => blamed.into(),
-            };
-            self.died_at = Some(self.kept());
+            self.deaths.add(self.kept(), is_blamed);
         }
-        if self.blamed >= MAX_DEATHS {
-            let deaths = self.blamed;
+        if self.deaths.are_too_many() {
+            let deaths = self.deaths.blamed;
             self.forget_deaths();
             let reason =
                 format!("held back: the node died {deaths} times in a row while this job ran; resume it to try again");
@@ -325,7 +310,7 @@ impl Job {
 
     /// It was stopped in order, or somebody wants it to be tried again.
     pub(super) fn forget_deaths(&mut self) {
-        (self.deaths, self.died_at, self.blamed) = (0, None, 0);
+        self.deaths = Deaths::default();
     }
 
     /// Notes that it is over.
@@ -399,12 +384,10 @@ pub(super) mod tests {
             spending: Spending::default(),
             losses: 0,
             starts: 0,
-            deaths: 0,
-            died_at: None,
+            deaths: Deaths::default(),
             host: HostMemory::default(),
             changes: Vec::new(),
             scaled: false,
-            blamed: 0,
             idempotency: None,
         }
     }
@@ -440,5 +423,15 @@ pub(super) mod tests {
             assert!(job.found_unfinished(false));
         }
         assert!(!job.is_suspect());
+    }
+
+    #[test]
+    fn a_record_says_of_deaths_what_it_always_said() {
+        let mut job = job(State::Running, 7);
+        job.found_unfinished(true);
+        let record = serde_json::to_value(&job).unwrap();
+        let words = ["deaths", "died_at", "blamed"].map(|word| record[word].clone());
+        assert_eq!(words, [1.into(), 7.into(), 1.into()] as [serde_json::Value; 3]);
+        assert_eq!(serde_json::from_value::<Job>(record).unwrap(), job);
     }
 }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tokio::sync::{Notify, watch};
+use weft_core::queue::Queue;
 
 use super::JobError;
 use super::events::EventBook;
 use super::live::Live;
-use super::queue::Queue;
 use super::record::{EpochRecord, Job};
 use super::team::Order;
 use crate::blob::{Blobs, Referrer};

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
 use super::checkpoint::Training;
@@ -20,7 +21,6 @@ use super::keep::Kept;
 use super::live::Live;
 use super::meter::Meter;
 use super::prepare::Found;
-use super::queue::Ask;
 use super::record::{Job, JobEvent, State};
 use super::team::{Halt, Lines, News, Order, Team};
 use super::workshop::Workshop;
@@ -142,7 +142,7 @@ async fn train(
         let (jobs, live) = (jobs.clone(), live.clone());
         // It ends with the job, if that is over before.
         watch.spawn(async move {
-            tokio::time::sleep(suspects::trial_of(suspect.deaths)).await;
+            tokio::time::sleep(suspect.deaths.trial()).await;
             jobs.roster.end_trial(&live).await;
         });
     }

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use weft_core::queue::{Allowed, Ask};
 use weft_core::spec::{BadSpec, Shape, ShapeChange};
 
 use super::prepare::device_and_codec;
-use super::queue::{Allowed, Ask};
 use super::record::{Job, State};
 use super::room::{check_devices, check_quota, check_shards};
 use super::roster::Roster;

@@ -7,14 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use weft_core::queue::{Ask, InTheWay, Pass};
 use weft_core::spec::{Memory, Shape};
+use weft_core::suspects::blame;
 use weft_gpu::pool::{PoolError, Room};
 use weft_gpu::{Lease, Pool};
 
 use super::live::Live;
 use super::model::HostMemory;
 use super::prepare::device_and_codec;
-use super::queue::{Ask, InTheWay, Pass};
 use super::record::{Job, State};
 use super::roster::Roster;
 use super::scale::allowed;
@@ -117,7 +118,7 @@ impl Jobs {
             self.roster.unfinished().into_iter().map(|live| (live.clone(), live.job())).collect();
         let ran = unfinished.iter().filter(|(_, job)| job.state == State::Running);
         let ran: Vec<_> = ran.map(|(_, job)| id(job)).collect();
-        let blamed = suspects::blame(&ran, self.roster.last_trial().as_ref());
+        let blamed = blame(&ran, self.roster.last_trial().as_ref());
         let (mut found, mut goes_on) = (Vec::new(), Vec::new());
         for (live, job) in unfinished {
             if self.facilities.tenants.by_id(job.tenant).is_none() {
@@ -125,7 +126,7 @@ impl Jobs {
             }
             let mut job = Job::clone(&job);
             match job.found_unfinished(blamed == Some(&id(&job))) {
-                true => goes_on.push((live.clone(), job.is_suspect(), job.blamed)),
+                true => goes_on.push((live.clone(), job.is_suspect(), job.deaths.blamed)),
                 false => tracing::warn!(job = %job.name, reason = %one_line(&job.reason), "a job is held back"),
             }
             found.push((live, job));

@@ -101,10 +101,8 @@ impl Jobs {
             spending: Default::default(),
             losses: 0,
             starts: 0,
-            deaths: 0,
-            died_at: None,
+            deaths: Default::default(),
             host: Default::default(),
-            blamed: 0,
             idempotency,
             spec,
         };

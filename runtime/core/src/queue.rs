@@ -8,7 +8,7 @@
 //! A tenant must not be able to stop everybody by this. A job that its own tenant keeps from fitting bars nobody, and a
 //! job that bars the queue does so for a bounded time; then `patience` others may start past its tenant's jobs again.
 //!
-//! After a node has died, the jobs that ran then are suspects: see [`suspects`](super::suspects). They start one at a
+//! After a node has died, the jobs that ran then are suspects: see [`suspects`](crate::suspects). They start one at a
 //! time: while one is on trial, the other suspects are passed over.
 //!
 //! Whether there is room is not known here. The caller looks through the queue in one [`Pass`]: [`Queue::next`] names a
