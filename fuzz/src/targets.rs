@@ -18,7 +18,7 @@ use weft::dataset::read::{self, Format, Options, Source};
 use weft::dataset::rows::{Element, Features, Labels, Rows};
 use weft::job::JobSpec;
 use weft::job::channel::message::Summed;
-use weft::job::channel::{Message, Payload};
+use weft::job::channel::{Content, Message};
 use weft::job::checkpoint::{Progress, Training};
 use weft::job::model::{GlobalModel, WorkerState};
 use weft::model::{Dtype, Meta, Model, TensorInfo, export_npz};
@@ -432,7 +432,7 @@ fn message(bytes: &[u8]) {
 fn messages() -> Result<Vec<Vec<u8>>> {
     let encoded = Message {
         samples: 9,
-        payload: Payload::Encoded(Bytes::from_static(b"a frame")),
+        payload: Content::Encoded(Bytes::from_static(b"a frame")),
         buffers: vec![1.5_f32, -0.0].into(),
     };
     let plain = Message::plain(64, vec![0.25_f32; 10]);

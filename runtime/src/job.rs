@@ -17,6 +17,7 @@
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
 //! - `directing`, `free`: what workers are told, with and without a barrier; `merging`, `replica`: what comes of it
 //! - [`team`], `silence`: its workers, as [`sync`](weft_core::sync) wants them, and how long nothing was heard of them
+//! - [`work_order`], [`contribution`], [`numbers`]: what a worker is told, and what it hands over, in memory and on a wire
 //! - [`worker`], `worker_loop`, `fan_out`: one worker's thread, and the functions that a step is fanned out to; `throttle`:
 //!   how much they may compute
 //! - [`exchange`], `scheme`, `encoding`: a worker's side of the exchange; [`channel`]: through what it goes
@@ -30,6 +31,7 @@ pub(crate) mod apart;
 pub mod brief;
 pub mod channel;
 pub mod checkpoint;
+pub mod contribution;
 mod directing;
 mod encoding;
 pub mod engine;
@@ -44,6 +46,7 @@ pub mod live;
 mod merging;
 pub(crate) mod meter;
 pub mod model;
+pub mod numbers;
 mod orders;
 mod outputs;
 mod prepare;
@@ -62,6 +65,7 @@ mod submit;
 mod suspects;
 pub mod team;
 mod throttle;
+pub mod work_order;
 pub mod worker;
 mod worker_loop;
 pub mod workshop;

@@ -85,7 +85,7 @@ impl Spending {
 }
 
 /// The resources that one contribution took.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
     pub stages: Stages,
     pub cpu: Duration,

@@ -25,8 +25,10 @@ pub mod store;
 pub use blobs::BlobsChannel;
 pub use link::{LinkChannel, Speed};
 pub use memory::MemoryChannel;
-pub use message::{BadMessage, Message, Numbers, Payload};
+pub use message::{BadMessage, Content, Message};
 pub use store::StoreChannel;
+
+pub use super::numbers::Numbers;
 
 use crate::blob::BlobError;
 use crate::params::ParamError;

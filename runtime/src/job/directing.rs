@@ -7,9 +7,10 @@ use weft_core::sync::Who;
 
 use super::checkpoint::Training;
 use super::model::WorkerState;
+use super::numbers::Numbers;
 use super::replica::Replica;
 use super::team::{Director, Halt};
-use super::worker::{Assignment, TakeOrder, Task};
+use super::work_order::{Assignment, TakeOrder, Task};
 use super::workshop::Cursor;
 
 /// Which claim of each worker has been told everything once, so that it has its own state and the optimizer's.
@@ -35,7 +36,7 @@ pub struct Directing<'a> {
     pub optimizer: Option<Arc<WorkerState>>,
     pub settled: &'a mut Settled,
     pub is_new_state: bool,
-    pub statistics: Arc<Vec<f32>>,
+    pub statistics: Numbers,
 }
 
 impl Director for Directing<'_> {

@@ -9,7 +9,8 @@ use bytes::Bytes;
 use weft_gpu::op::Stream;
 use weft_gpu::{Codec, Feedback, Tensor};
 
-use super::worker::{Assignment, WorkerError};
+use super::work_order::Assignment;
+use super::worker::WorkerError;
 use crate::train::declared::Declared;
 
 /// Makes the random numbers of codecs differ from those of the trainer.

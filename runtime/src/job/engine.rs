@@ -18,19 +18,22 @@ use weft_core::usage::{Spending, Stages};
 use weft_gpu::Codec;
 
 use super::accounting::Accounting;
-use super::channel::{Channel, ChannelError, Message};
+use super::channel::{Channel, ChannelError, Content, Message};
 use super::checkpoint::{Progress, Sums, Training};
+use super::contribution::{Payload, means};
 use super::directing::{Directing, Settled};
 use super::exchange::{self, Scheme};
 use super::free::{self, Collecting, FreeDirecting};
 use super::merging::{Merged, Merger, end_admm_round};
 use super::model::{GlobalModel, WorkerState};
+use super::numbers::Numbers;
 use super::record::{EpochRecord, Reshaped};
 use super::replica::Replica;
 use super::reshape;
 use super::scheme::{self, Lengths};
 use super::team::{Contributions, Halt, Round, Sizes, Team};
-use super::worker::{Declaration, TakeOrder, Task, means};
+use super::work_order::{TakeOrder, Task};
+use super::worker::Declaration;
 use super::workshop::{Cursor, Workshop};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
 use crate::sandbox::trainer::MAX_METRICS;
@@ -409,7 +412,7 @@ impl<K: Keeper> Engine<K> {
     /// One round of training, and what comes of it.
     async fn train_round(&mut self, Stretch { steps, joins }: Stretch) -> Result<(), Halt> {
         let workers_merge = joins && self.scheme.is_some();
-        let mut round = self.round(Task::Train { steps, joins }, |_| true, workers_merge, Arc::default()).await?;
+        let mut round = self.round(Task::Train { steps, joins }, |_| true, workers_merge, Numbers::default()).await?;
         self.has_new_states = false;
         let start = Instant::now();
         let before = self.training.model.clone();
@@ -473,7 +476,7 @@ impl<K: Keeper> Engine<K> {
             };
             let at = self.cursor();
             let task = Task::Train { steps: 0, joins: true };
-            let mut director = self.director(task, at, Arc::default());
+            let mut director = self.director(task, at, Numbers::default());
             let again = director.team.merge_again(round.number, missing, &mut director.directing).await?;
             round.results = again.results;
         }
@@ -481,15 +484,17 @@ impl<K: Keeper> Engine<K> {
 
     /// Takes contributions that lie in the channel.
     async fn fetch(&mut self, round: &mut Round) -> Result<(), Halt> {
-        for (worker, contribution) in round.contributions.iter_mut().filter(|(_, it)| it.is_in_channel) {
-            let claim = contribution.claim;
-            let slot = Slot { round: round.number, layer: 0, shard: 0, worker: *worker, claim };
+        for (worker, contribution) in &mut round.contributions {
+            let Some(Payload::Stored(slot)) = contribution.payload else { continue };
             let found = exchange::found(self.channel.get(slot).await).map_err(|error| halt(&error))?;
-            let Some(message) = found else {
+            let Some(message) = found.filter(|message| message.samples == contribution.samples) else {
                 return Err(Halt::Waits(format!("the contribution of worker {worker} is lost")));
             };
-            contribution.payload = Some(message.payload);
+            contribution.payload = Some(message.payload.into());
             contribution.buffers = message.buffers.into_vec();
+            if let Some(problem) = self.team.misfit(contribution) {
+                return Err(Halt::Failed(format!("worker {worker}: {problem}")));
+            }
         }
         Ok(())
     }
@@ -502,7 +507,7 @@ impl<K: Keeper> Engine<K> {
         }
         let slot = Slot { round, layer: MODEL_LAYER, shard: 0, worker: 0, claim: 0 };
         let model = &self.training.model;
-        let (payload, buffers) = (model.weights.clone().into(), model.buffers.clone().into());
+        let (payload, buffers) = (Content::Plain(model.weights.clone().into()), model.buffers.clone().into());
         self.channel.put(slot, Message { samples: 0, payload, buffers }).await.map_err(|error| halt(&error))?;
         self.take = Some(TakeOrder::Model(slot));
         Ok(())
@@ -518,7 +523,7 @@ impl<K: Keeper> Engine<K> {
     }
 
     /// Who says what workers are to do, and the workers.
-    fn director(&mut self, task: Task, at: Cursor, statistics: Arc<Vec<f32>>) -> Directed<'_> {
+    fn director(&mut self, task: Task, at: Cursor, statistics: Numbers) -> Directed<'_> {
         let directing = Directing {
             task,
             at,
@@ -538,7 +543,7 @@ impl<K: Keeper> Engine<K> {
         task: Task,
         takes_part: impl Fn(u32) -> bool,
         workers_merge: bool,
-        statistics: Arc<Vec<f32>>,
+        statistics: Numbers,
     ) -> Result<Round, Halt> {
         let (at, plan) = (self.cursor(), self.scheme.as_ref().filter(|_| workers_merge).map(|it| it.plan.clone()));
         let Directed { team, mut directing } = self.director(task, at, statistics);
@@ -546,7 +551,7 @@ impl<K: Keeper> Engine<K> {
     }
 
     /// Has one worker make weights of statistics, for all.
-    async fn update(&mut self, statistics: Arc<Vec<f32>>) -> Result<(), Halt> {
+    async fn update(&mut self, statistics: Numbers) -> Result<(), Halt> {
         let round = self.round(Task::Update, |worker| worker == 0, false, statistics).await?;
         self.take = None;
         self.count(&round.contributions, false)?;
@@ -662,7 +667,7 @@ impl<K: Keeper> Engine<K> {
                 self.team.collect(&mut collecting).await?;
                 collecting.collected
             }
-            false => self.round(Task::Evaluate, |_| true, false, Arc::default()).await?.contributions,
+            false => self.round(Task::Evaluate, |_| true, false, Numbers::default()).await?.contributions,
         };
         self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
         if self.metrics.len() > MAX_METRICS {

@@ -19,7 +19,7 @@ use weft_core::sync::barrier::{MergeResult, Part};
 use weft_core::sync::topology::{MergePlan, Source, shard_range};
 use weft_core::sync::{Slot, Who};
 
-use super::channel::{Channel, ChannelError, Message, Numbers, Payload};
+use super::channel::{Channel, ChannelError, Content, Message, Numbers};
 
 /// Transfers under way at once, in each direction.
 const AT_ONCE: usize = 4;
@@ -392,9 +392,9 @@ impl Scheme {
     /// The numbers of a part, if they are as many as its range has.
     fn numbers(&self, message: Message, range: &Range<usize>) -> Option<Numbers> {
         let numbers = match message.payload {
-            Payload::Plain(numbers) if message.buffers.is_empty() => numbers,
-            Payload::Plain(_) => return None,
-            Payload::Encoded(bytes) => {
+            Content::Plain(numbers) if message.buffers.is_empty() => numbers,
+            Content::Plain(_) => return None,
+            Content::Encoded(bytes) => {
                 let coded = self.layout.coded(range);
                 let mut decoded = self.decode.as_ref()?(&bytes, coded).ok().filter(|decoded| decoded.len() == coded)?;
                 decoded.extend_from_slice(&message.buffers);
@@ -415,7 +415,7 @@ fn part_of(own: &Contribution, layout: &Layout, shard: u32, shards: u32) -> Opti
     let coded = layout.coded(&range);
     match &own.encoded {
         Some(encoded) if coded > 0 => {
-            let payload = Payload::Encoded(encoded.get(shard as usize)?.clone());
+            let payload = Content::Encoded(encoded.get(shard as usize)?.clone());
             let buffers = own.numbers.slice(range.start + coded..range.end)?;
             Some(Message { samples: own.samples, payload, buffers })
         }

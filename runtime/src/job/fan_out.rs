@@ -14,7 +14,7 @@ use weft_core::sync::{Who, merge};
 use weft_gpu::{Cancel, Lease};
 
 use super::model::GlobalModel;
-use super::worker::{Message, WorkerError};
+use super::worker::{Report, WorkerError};
 use super::worker_loop::{core_time, take_a_rest};
 use super::workshop::{Cursor, Workshop};
 use crate::host::data::StepInfo;
@@ -63,14 +63,14 @@ impl FanOut {
         shape: &Shape,
         who: Who,
         leases: impl Iterator<Item = Lease>,
-        messages: &mpsc::UnboundedSender<Message>,
+        reports: &mpsc::UnboundedSender<Report>,
     ) -> Result<Option<Self>, WorkerError> {
         if shape.fan_out == 1 {
             return Ok(None);
         }
         let next = who.worker * shape.fan_out + 1;
         let lanes =
-            (next..).zip(leases).map(|(lane, lease)| Lane::start(workshop, *shape, lane, lease, messages.clone()));
+            (next..).zip(leases).map(|(lane, lease)| Lane::start(workshop, *shape, lane, lease, reports.clone()));
         let (lanes, updates) = (lanes.collect::<Result<_, _>>()?, workshop.brief.trainer.updates);
         Ok(Some(Self { lanes, updates, device_time: Duration::ZERO, instances: 0 }))
     }
@@ -156,13 +156,13 @@ impl FanOut {
 }
 
 impl Lane {
-    /// It holds `messages` until its lease is given back: whoever waits for the end of all workers waits for that too.
+    /// It holds `reports` until its lease is given back: whoever waits for the end of all workers waits for that too.
     fn start(
         workshop: &Arc<Workshop>,
         shape: Shape,
         lane: u32,
         lease: Lease,
-        messages: mpsc::UnboundedSender<Message>,
+        reports: mpsc::UnboundedSender<Report>,
     ) -> Result<Self, WorkerError> {
         let cancel = lease.cancel().clone();
         let (steps, inbox) = mpsc::unbounded_channel();
@@ -173,7 +173,7 @@ impl Lane {
             if let Err(error) = runtime.block_on(compute(workshop, shape, lane, lease, inbox, outbox)) {
                 failed.send(Err(error)).ok();
             }
-            drop(messages);
+            drop(reports);
         };
         let spawned = std::thread::Builder::new().name(format!("lane-{lane}")).spawn(work);
         spawned.map_err(|error| WorkerError::Thread(error.to_string()))?;

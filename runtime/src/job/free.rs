@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use weft_core::sync::{Every, Pace, Rule, Who, merge};
 
-use super::channel::Payload;
 use super::checkpoint::Training;
+use super::contribution::{Contribution, Payload};
 use super::merging::{Merged, Merger};
 use super::model::GlobalModel;
+use super::numbers::Numbers;
 use super::replica::Replica;
 use super::team::{Contributions, FreeDirector, Halt};
-use super::worker::{Assignment, Contribution, Task};
+use super::work_order::{Assignment, Task};
 use super::workshop::Cursor;
 
 /// How many steps a worker takes between two exchanges, in an epoch of so many.
@@ -41,7 +42,7 @@ pub struct FreeDirecting<'a> {
     pub merger: &'a Merger,
     pub replica: Option<&'a mut Replica>,
     /// By worker: gradients that a peer has still to take a step with.
-    pub averages: Vec<Option<Arc<Vec<f32>>>>,
+    pub averages: Vec<Option<Numbers>>,
     /// What was handed in, without its numbers.
     pub arrived: Contributions,
 }
@@ -77,6 +78,8 @@ fn decoded(payload: Payload, replica: Option<&Replica>) -> Result<Vec<f32>, Halt
             Some(replica) => replica.decode(&bytes),
             None => Err(Halt::Failed("encoded numbers came, and nothing to decode them".to_owned())),
         },
+        // Who does not wait for others hands its numbers in as they are.
+        Payload::Stored(slot) => Err(Halt::Failed(format!("a contribution lies in slot `{slot}`, where nobody looks"))),
     }
 }
 
@@ -96,7 +99,7 @@ impl FreeDirector for FreeDirecting<'_> {
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
             average: self.averages.get(worker).cloned().flatten(),
-            statistics: Arc::default(),
+            statistics: Numbers::default(),
         })
     }
 
@@ -132,7 +135,7 @@ impl FreeDirector for FreeDirecting<'_> {
         if let (Some((first, _)), Some(place)) = (parts.first(), self.averages.get_mut(worker)) {
             let mut mean = vec![0.0; first.len()];
             merge::mean(&mut mean, &parts);
-            *place = Some(Arc::new(mean));
+            *place = Some(mean.into());
         }
         Ok(())
     }
@@ -143,7 +146,7 @@ pub struct Collecting<'a> {
     pub task: Task,
     pub at: Cursor,
     pub training: &'a Training,
-    pub averages: &'a [Option<Arc<Vec<f32>>>],
+    pub averages: &'a [Option<Numbers>],
     pub collected: Contributions,
 }
 
@@ -160,7 +163,7 @@ impl FreeDirector for Collecting<'_> {
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
             average: self.averages.get(worker).cloned().flatten(),
-            statistics: Arc::default(),
+            statistics: Numbers::default(),
         })
     }
 

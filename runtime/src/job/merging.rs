@@ -6,9 +6,10 @@ use std::sync::Arc;
 use weft_core::sync::admm::{Local, Residuals};
 use weft_core::sync::{Admm, Exchange, Rule, merge};
 
-use super::channel::Payload;
 use super::checkpoint::Training;
+use super::contribution::Payload;
 use super::model::{GlobalModel, WorkerState};
+use super::numbers::Numbers;
 use super::replica::Replica;
 use super::team::{Contributions, Halt};
 use crate::train::declared::{Plan, Role};
@@ -85,7 +86,7 @@ impl Merger {
         merged: Merged,
         training: &mut Training,
         replica: Option<&mut Replica>,
-    ) -> Result<Arc<Vec<f32>>, Halt> {
+    ) -> Result<Numbers, Halt> {
         let before = &training.model;
         let mut next = GlobalModel {
             weights: Vec::new(),
@@ -118,7 +119,7 @@ impl Merger {
             }
         };
         training.model = Arc::new(next);
-        Ok(Arc::new(statistics))
+        Ok(statistics.into())
     }
 
     /// What stays with workers goes on from here; one that was left out joins with the mean of the others' moments.

@@ -7,13 +7,16 @@ use serde::{Deserialize, Serialize};
 use weft_core::sync::{Rule, Who};
 use weft_gpu::Codec;
 
+use super::numbers::as_numbers;
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
 use crate::train::declared::{Declared, Part, Plan, Role};
 
 /// The weights and buffers that all workers start a round from.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GlobalModel {
+    #[serde(with = "as_numbers")]
     pub weights: Vec<f32>,
+    #[serde(with = "as_numbers")]
     pub buffers: Vec<f32>,
     /// The worker whose local weights already equal this. It skips the reload.
     pub of: Option<Who>,
@@ -124,18 +127,23 @@ pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec) -> HostMemory 
 }
 
 /// What a worker keeps from round to round. When it is lost, its replacement gets it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerState {
     /// The moments of its optimizer.
+    #[serde(with = "as_numbers")]
     pub moments: Vec<f32>,
     /// How many steps its optimizer has done.
     pub steps: u64,
+    #[serde(with = "as_numbers")]
     pub locals: Vec<f32>,
     /// The part of its contributions that its codec has not sent yet; empty for a codec that sends all of them.
+    #[serde(with = "as_numbers")]
     pub residual: Vec<f32>,
     /// Its own weights, where they differ from the model between two rounds; empty otherwise.
+    #[serde(with = "as_numbers")]
     pub weights: Vec<f32>,
     /// The scaled duals of ADMM, as they were in the latest round; empty for other rules.
+    #[serde(with = "as_numbers")]
     pub duals: Vec<f32>,
 }
 

@@ -12,12 +12,11 @@ use weft_core::usage::Used;
 use weft_gpu::Lease;
 
 use super::JobError;
-use super::channel::{Channel, Payload};
+use super::channel::Channel;
+use super::contribution::{Contribution, Payload};
 use super::silence::{Silence, describe};
-use super::worker::{
-    Assignment, Contribution, Declaration, MergeOrder, Message, Task, WorkOrder, WorkerError, WorkerHandle,
-    start_worker,
-};
+use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
+use super::worker::{Declaration, Report, WorkerError, WorkerHandle, start_worker};
 use super::workshop::Workshop;
 
 mod free;
@@ -130,8 +129,8 @@ pub struct Team {
     handles: Vec<Option<WorkerHandle>>,
     /// For those that are started first.
     leases: Vec<Option<Vec<Lease>>>,
-    outbox: mpsc::UnboundedSender<Message>,
-    messages: mpsc::UnboundedReceiver<Message>,
+    outbox: mpsc::UnboundedSender<Report>,
+    reports: mpsc::UnboundedReceiver<Report>,
     orders: watch::Receiver<Order>,
     kills: mpsc::UnboundedReceiver<u32>,
     runtime: Handle,
@@ -192,7 +191,7 @@ enum Starts {
 
 /// Something that a team waits for.
 enum Happened {
-    Said(Message),
+    Said(Report),
     Killed(u32),
     /// The round, or a worker of it, has taken longer than it may.
     Overdue,
@@ -208,7 +207,7 @@ impl Team {
         lines: Lines,
         deadline: Option<Instant>,
     ) -> Result<(Self, Box<Declaration>), Halt> {
-        let (outbox, messages) = mpsc::unbounded_channel();
+        let (outbox, reports) = mpsc::unbounded_channel();
         let (straggler, on_loss) = (workshop.spec().straggler, workshop.spec().words.on_loss);
         let mut team = Self {
             barrier: Barrier::new(0, on_loss, ATTEMPTS).0,
@@ -216,7 +215,7 @@ impl Team {
             handles: Vec::new(),
             leases: Vec::new(),
             outbox,
-            messages,
+            reports,
             orders: lines.orders,
             kills: lines.kills,
             runtime: Handle::current(),
@@ -285,13 +284,13 @@ impl Team {
         self.handles.clear();
         self.leases.clear();
         self.contributions.clear();
-        let (outbox, messages) = mpsc::unbounded_channel();
+        let (outbox, reports) = mpsc::unbounded_channel();
         self.outbox = outbox;
         // What they still say is heard by nobody. Each lets go of its lease before it does of this.
-        let mut last_words = std::mem::replace(&mut self.messages, messages);
+        let mut last_words = std::mem::replace(&mut self.reports, reports);
         let over = async {
-            while let Some(message) = last_words.recv().await {
-                if let Message::Ready { used, .. } | Message::Merged { used, .. } = message {
+            while let Some(report) = last_words.recv().await {
+                if let Report::Ready { used, .. } | Report::Merged { used, .. } = report {
                     self.overhead.push(used);
                 }
             }
@@ -351,7 +350,7 @@ impl Team {
     async fn next(&mut self, overdue: Option<Instant>, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
         match self.happen(overdue).await? {
             None => Ok(None),
-            Some(Happened::Said(message)) => self.hear(message, director),
+            Some(Happened::Said(report)) => self.hear(report, director),
             Some(Happened::Killed(worker)) => match self.who(worker) {
                 Some(who) => self.lose(who, &WorkerError::Killed, director),
                 None => Ok(None),
@@ -382,17 +381,17 @@ impl Team {
                     _ => Err(Halt::Stopped),
                 };
             }
-            Some(message) = self.messages.recv() => Happened::Said(message),
+            Some(report) = self.reports.recv() => Happened::Said(report),
             Some(worker) = self.kills.recv() => Happened::Killed(worker),
             () = ring => Happened::Overdue,
         };
         let now = Instant::now();
         match happened {
-            Happened::Said(message) => {
+            Happened::Said(report) => {
                 if let Some(silent) = self.silence.heard(now) {
                     (self.news)(News::Heard(silent));
                 }
-                Ok(Some(Happened::Said(message)))
+                Ok(Some(Happened::Said(report)))
             }
             Happened::Killed(worker) => Ok(Some(Happened::Killed(worker))),
             Happened::Overdue if self.deadline.is_some_and(|deadline| deadline <= now) => Err(Halt::OutOfTime),
@@ -411,9 +410,9 @@ impl Team {
         self.last_error_passes = false;
     }
 
-    fn hear(&mut self, message: Message, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
-        let event = match message {
-            Message::Ready { who, declaration, used } => {
+    fn hear(&mut self, report: Report, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
+        let event = match report {
+            Report::Ready { who, declaration, used } => {
                 self.overhead.push(used);
                 if self.is_current(who) {
                     self.waiting_for = self.waiting_for.saturating_sub(1);
@@ -421,7 +420,7 @@ impl Team {
                 }
                 Event::Ready(who)
             }
-            Message::Done { who, round, generation, contribution } => {
+            Report::Done { who, round, generation, contribution } => {
                 if !self.is_current(who) || round != self.barrier.round() {
                     return Ok(None);
                 }
@@ -432,21 +431,21 @@ impl Team {
                 self.contributions[who.worker as usize] = Some(contribution);
                 Event::Trained { who, round, generation, samples }
             }
-            Message::Merged { who, round, merge, generation, used } => {
+            Report::Merged { who, round, merge, generation, used } => {
                 self.overhead.push(used);
                 Event::Merged { who, round, merge, generation }
             }
-            Message::Missing { who, round, merge, generation, sources } => {
+            Report::Missing { who, round, merge, generation, sources } => {
                 "parts of its workers' contributions were not found in the channel".clone_into(&mut self.last_error);
                 self.last_error_passes = true;
                 Event::Missing { who, round, merge, generation, sources }
             }
-            Message::Lost { who, error } => return self.lose(who, &error, director),
-            Message::Progress { who, steps, loss, samples } => {
+            Report::Lost { who, error } => return self.lose(who, &error, director),
+            Report::Progress { who, steps, loss, samples } => {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 return Ok(None);
             }
-            Message::Computes => return Ok(None),
+            Report::Computes => return Ok(None),
         };
         let actions = self.barrier.handle(event);
         self.obey(actions, director)
@@ -462,7 +461,7 @@ impl Team {
     }
 
     /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
-    fn misfit(&self, contribution: &Contribution) -> Option<String> {
+    pub fn misfit(&self, contribution: &Contribution) -> Option<String> {
         let exchange = self.workshop.exchange(&self.shape);
         let wanted = match (self.task, exchange) {
             (Some(Task::Evaluate) | None, _) => return None,
@@ -476,8 +475,8 @@ impl Team {
             }
             // Its length is known when it is decoded.
             Some(Payload::Encoded(_)) => contribution.buffers.len() == self.sizes.buffers,
-            // Nothing was computed, or it lies in the channel, where those who merge it look at it.
-            None => true,
+            // It is looked at when it is taken from the channel; or nothing was computed.
+            Some(Payload::Stored(_)) | None => true,
         };
         (!fits).then(|| "the trainer declares another model for this worker than for worker 0".to_owned())
     }

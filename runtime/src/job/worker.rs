@@ -4,7 +4,6 @@
 //! at the end. So a worker can be replaced at any time, by one on another device too. Kernels are synchronous, hence a
 //! thread for each; who computes when is decided by the sandbox's turns and the device's shares.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -12,123 +11,29 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use weft_core::spec::Shape;
-use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::Who;
 use weft_core::sync::topology::Source;
-use weft_core::sync::{Slot, Who};
 use weft_core::usage::Used;
 use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
-use super::channel::{Channel, ChannelError, Payload};
+use super::channel::Channel;
+use super::contribution::Contribution;
 use super::model::{GlobalModel, WorkerState};
+use super::work_order::WorkOrder;
 use super::worker_loop::WorkerLoop;
-use super::workshop::{Cursor, Workshop};
-use crate::dataset::batches::{BatchError, Cause};
-use crate::sandbox::InvokeError;
+use super::workshop::Workshop;
 use crate::train::declared::Plan;
-use crate::train::run::{Metrics, TrainError};
+
+mod error;
+
+pub use error::WorkerError;
 
 /// How often a worker that finds no room on a device looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a worker is to do in a round.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Task {
-    Train {
-        steps: u64,
-        /// Whether all go on from one model afterwards; otherwise each from its own weights.
-        joins: bool,
-    },
-    /// Turns the merged statistics into weights. One worker does it for all.
-    Update,
-    Evaluate,
-    /// Hands its own weights over.
-    ShowWeights,
-}
-
-/// What a worker is told to do.
-pub enum WorkOrder {
-    /// Its part of a round. With a generation above 0 it may be one that it has done already: then it hands in the same
-    /// once more.
-    Work { assignment: Box<Assignment>, generation: u32 },
-    /// A merge of what others have put into the channel.
-    Merge(MergeOrder),
-}
-
-/// What a worker takes from the channel before it begins.
-#[derive(Clone, Debug)]
-pub enum TakeOrder {
-    /// What workers have merged in a round, and the learning rate that goes with it.
-    Results { round: u64, results: Arc<Vec<MergeResult>>, rate: f32 },
-    /// The model, which the coordinator has put there.
-    Model(Slot),
-}
-
-/// One merge of a round, all parts of which are there.
-#[derive(Clone, Debug)]
-pub struct MergeOrder {
-    pub round: u64,
-    /// Which of the plan's.
-    pub merge: usize,
-    pub generation: u32,
-    pub parts: Vec<Part>,
-    /// Samples of all parts of the round that count.
-    pub total: u64,
-}
-
-/// What one worker is given at the start of a round.
-#[derive(Clone)]
-pub struct Assignment {
-    pub round: u64,
-    pub task: Task,
-    pub at: Cursor,
-    pub model: Arc<GlobalModel>,
-    /// Where the worker finds what makes this model of the one before, if workers take it from the channel.
-    pub take: Option<TakeOrder>,
-    /// The state of the optimizer that all workers share, for one that does not have it.
-    pub optimizer: Option<Arc<WorkerState>>,
-    pub worker_state: Option<Arc<WorkerState>>,
-    /// Whether that state is not what the worker left, so that it has to be loaded.
-    pub is_new_state: bool,
-    /// Gradients that a peer takes a step with, on its own weights, before anything else.
-    pub average: Option<Arc<Vec<f32>>>,
-    /// The merged statistics of all workers; only for [`Task::Update`].
-    pub statistics: Arc<Vec<f32>>,
-}
-
-/// What a worker hands over at the end of a round.
-#[derive(Clone, Debug, Default)]
-pub struct Contribution {
-    pub samples: u64,
-    pub loss: f64,
-    /// The loss of the latest step.
-    pub latest: f64,
-    /// Gradients, weights, statistics or duals, as the rule asks for; nothing where nothing was computed, or where it lies
-    /// in the channel already.
-    pub payload: Option<Payload>,
-    /// Whether payload and buffers lie in the channel, for the coordinator to take.
-    pub is_in_channel: bool,
-    /// Of the worker that made it.
-    pub claim: u64,
-    pub buffers: Vec<f32>,
-    pub worker_state: Option<WorkerState>,
-    /// Metrics by name, each summed over samples.
-    pub metrics: Metrics,
-    pub used: Used,
-}
-
-impl Contribution {
-    /// The numbers that were handed over, as they are.
-    pub fn take_numbers(&mut self) -> Vec<f32> {
-        match self.payload.take() {
-            Some(Payload::Plain(numbers)) => numbers.into_vec(),
-            Some(Payload::Encoded(_)) | None => Vec::new(),
-        }
-    }
-}
-
-/// What a worker tells its team.
-pub enum Message {
+/// What a worker reports to its team.
+pub enum Report {
     /// It waits for work. The first worker also brings what its trainer declared, with the first values.
     Ready {
         who: Who,
@@ -178,92 +83,6 @@ pub struct Declaration {
     pub statistics: usize,
 }
 
-/// Why a worker ended.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum WorkerError {
-    #[error("{0}")]
-    Train(String),
-    /// It needed more memory than it may have.
-    #[error("{0}")]
-    OutOfMemory(String),
-    /// What the node could not do for it: read its samples, give it memory, keep its device.
-    #[error("{0}")]
-    Node(String),
-    #[error("no device: {0}")]
-    Device(#[from] PoolError),
-    #[error("it was killed")]
-    Killed,
-    #[error("it was stopped")]
-    Stopped,
-    #[error("it did not finish its round within `straggler` = {0} ms")]
-    Straggler(u64),
-    #[error("it panicked; the node's log says where")]
-    Panicked,
-    #[error("no thread could be started: {0}")]
-    Thread(String),
-}
-
-impl WorkerError {
-    /// Whether it may be gone when it is tried again later, whatever the function is.
-    pub fn passes(&self) -> bool {
-        matches!(self, Self::Node(_) | Self::Device(_) | Self::Thread(_))
-    }
-}
-
-impl From<TrainError> for WorkerError {
-    fn from(error: TrainError) -> Self {
-        match error {
-            TrainError::Data(error) => error.into(),
-            TrainError::Trainer(error) => error.into(),
-            TrainError::Device(error) => error.into(),
-            other => Self::Train(other.to_string()),
-        }
-    }
-}
-
-impl From<InvokeError> for WorkerError {
-    fn from(error: InvokeError) -> Self {
-        match (error.is_the_nodes_fault(), error.is_out_of_memory()) {
-            (true, _) => Self::Node(error.to_string()),
-            (false, true) => Self::OutOfMemory(error.to_string()),
-            (false, false) => Self::Train(error.to_string()),
-        }
-    }
-}
-
-impl From<weft_gpu::Error> for WorkerError {
-    fn from(error: weft_gpu::Error) -> Self {
-        match error {
-            weft_gpu::Error::DeviceLost { .. } | weft_gpu::Error::DeviceFull { .. } => Self::Node(error.to_string()),
-            weft_gpu::Error::OutOfMemory { .. } => Self::OutOfMemory(error.to_string()),
-            _ => Self::Train(error.to_string()),
-        }
-    }
-}
-
-impl From<ChannelError> for WorkerError {
-    fn from(error: ChannelError) -> Self {
-        match error.passes() {
-            true => Self::Node(error.to_string()),
-            false => Self::Train(error.to_string()),
-        }
-    }
-}
-
-impl From<BatchError> for WorkerError {
-    fn from(error: BatchError) -> Self {
-        match &error.cause {
-            // A block that is not there will not come back.
-            Cause::Read { error: cause, .. } if cause.kind() != std::io::ErrorKind::NotFound => {
-                Self::Node(error.to_string())
-            }
-            Cause::Thread(_) => Self::Node(error.to_string()),
-            Cause::Device(weft_gpu::Error::OutOfMemory { .. }) => Self::OutOfMemory(error.to_string()),
-            _ => Self::Train(error.to_string()),
-        }
-    }
-}
-
 /// The job's handle of a running worker. Dropping it ends the worker.
 pub struct WorkerHandle {
     pub who: Who,
@@ -299,7 +118,7 @@ pub fn start_worker(
     shape: Shape,
     who: Who,
     leases: Option<Vec<Lease>>,
-    messages: mpsc::UnboundedSender<Message>,
+    reports: mpsc::UnboundedSender<Report>,
     runtime: Handle,
 ) -> WorkerHandle {
     let (orders, inbox) = mpsc::unbounded_channel();
@@ -307,16 +126,16 @@ pub fn start_worker(
     let cancel = first.map_or_else(Cancel::default, |lease| lease.cancel().clone());
     let dismissed = Arc::new(AtomicBool::new(false));
     let handle = WorkerHandle { who, orders, cancel: cancel.clone(), dismissed: dismissed.clone() };
-    let report = messages.clone();
+    let failed = reports.clone();
     let work = move || {
         // However it ends, somebody hears of it.
-        let mut obituary = Obituary { who, messages: messages.clone(), error: WorkerError::Panicked };
+        let mut obituary = Obituary { who, reports: reports.clone(), error: WorkerError::Panicked };
         let run = async {
             let leases = match leases {
                 Some(taken) => taken,
                 None => find_room(&workshop, &shape, &cancel, &dismissed).await?,
             };
-            WorkerLoop::open(workshop, channel, shape, who, leases, messages, dismissed).await?.work(inbox).await
+            WorkerLoop::open(workshop, channel, shape, who, leases, reports, dismissed).await?.work(inbox).await
         };
         obituary.error = match runtime.block_on(run) {
             Ok(()) => WorkerError::Stopped,
@@ -325,20 +144,20 @@ pub fn start_worker(
     };
     let name = format!("worker-{}", who.worker);
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
-        report.send(Message::Lost { who, error: WorkerError::Thread(error.to_string()) }).ok();
+        failed.send(Report::Lost { who, error: WorkerError::Thread(error.to_string()) }).ok();
     }
     handle
 }
 
 struct Obituary {
     who: Who,
-    messages: mpsc::UnboundedSender<Message>,
+    reports: mpsc::UnboundedSender<Report>,
     error: WorkerError,
 }
 
 impl Drop for Obituary {
     fn drop(&mut self) {
-        self.messages.send(Message::Lost { who: self.who, error: self.error.clone() }).ok();
+        self.reports.send(Report::Lost { who: self.who, error: self.error.clone() }).ok();
     }
 }
 
@@ -361,40 +180,5 @@ async fn find_room(
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(LOOK_AGAIN).await;
-    }
-}
-
-/// The mean of each metric over the samples of all workers.
-pub fn means<'a>(contributions: impl Iterator<Item = &'a Contribution>) -> BTreeMap<String, f64> {
-    let (mut sums, mut samples) = (BTreeMap::<String, f64>::new(), 0);
-    for contribution in contributions {
-        for (name, sum) in &contribution.metrics {
-            *sums.entry(name.clone()).or_default() += sum;
-        }
-        samples += contribution.samples;
-    }
-    sums.into_iter().map(|(name, sum)| (name, sum / samples.max(1) as f64)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sandbox::LimitHit;
-
-    #[test]
-    fn what_the_node_could_not_do_for_a_worker_passes_and_what_its_function_did_does_not() {
-        let memory = |name| InvokeError::Limit(LimitHit::Memory { name, limit: 1 });
-        let said = |kind| InvokeError::Function { kind, message: "so".to_owned() };
-        let lost = || weft_gpu::Error::DeviceLost { reason: "reset".to_owned() };
-        for error in [memory("max_memory"), InvokeError::Host("no thread".to_owned()), said("device-lost")] {
-            assert!(WorkerError::from(error.clone()).passes(), "{error}");
-            assert!(WorkerError::from(TrainError::from(error.clone())).passes(), "{error}");
-        }
-        assert!(WorkerError::from(lost()).passes() && WorkerError::from(TrainError::from(lost())).passes());
-        let trap = InvokeError::Trap { trap: "unreachable".to_owned(), said: None };
-        for error in [memory("memory"), said("other"), InvokeError::Limit(LimitHit::Wall(1)), trap] {
-            assert!(!WorkerError::from(error.clone()).passes(), "{error}");
-        }
-        assert!(!WorkerError::from(weft_gpu::Error::OutOfMemory { wanted: 1, used: 1, limit: 1 }).passes());
     }
 }

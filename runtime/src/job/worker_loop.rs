@@ -11,16 +11,16 @@ use weft_core::usage::{Stages, Used};
 use weft_gpu::Lease;
 use weft_gpu::pool::PoolError;
 
-use super::channel::{Channel, Message as ChannelMessage, Payload};
+use super::channel::{Channel, Content, Message};
+use super::contribution::{Contribution, Payload};
 use super::encoding::{Encoder, Frames};
 use super::exchange;
 use super::fan_out::FanOut;
 use super::model::{GlobalModel, WorkerState};
 use super::scheme::{self, Lengths};
 use super::throttle::Throttle;
-use super::worker::{
-    Assignment, Contribution, Declaration, MergeOrder, Message, TakeOrder, Task, WorkOrder, WorkerError,
-};
+use super::work_order::{Assignment, MergeOrder, TakeOrder, Task, WorkOrder};
+use super::worker::{Declaration, Report, WorkerError};
 use super::workshop::{Cursor, Workshop};
 use crate::clock::thread_cpu;
 use crate::train::declared::{Declared, Part, Pull};
@@ -53,7 +53,7 @@ pub(super) struct WorkerLoop {
     is_settled: bool,
     encoder: Encoder,
     seen: Seen,
-    messages: mpsc::UnboundedSender<Message>,
+    reports: mpsc::UnboundedSender<Report>,
     dismissed: Arc<AtomicBool>,
     /// What it may compute.
     throttle: Option<Throttle>,
@@ -108,7 +108,7 @@ impl WorkerLoop {
         shape: Shape,
         who: Who,
         leases: Vec<Lease>,
-        messages: mpsc::UnboundedSender<Message>,
+        reports: mpsc::UnboundedSender<Report>,
         dismissed: Arc<AtomicBool>,
     ) -> Result<Self, WorkerError> {
         let (at, cpu) = (Instant::now(), thread_cpu());
@@ -126,7 +126,7 @@ impl WorkerLoop {
             })),
             _ => None,
         };
-        let fan_out = FanOut::open(&workshop, &shape, who, leases, &messages)?;
+        let fan_out = FanOut::open(&workshop, &shape, who, leases, &reports)?;
         let seen = Seen { cpu, device: Duration::ZERO, at, instances: 0 };
         let encoder = Encoder::new(workshop.codec(&shape), workshop.brief.seed, who.worker);
         let throttle = workshop.throttle(&shape);
@@ -147,12 +147,12 @@ impl WorkerLoop {
             is_settled: false,
             encoder,
             seen,
-            messages,
+            reports,
             dismissed,
         };
         let mut used = this.used(&mut Timing::default(), Stages::default());
         used.invocations = 1;
-        this.messages.send(Message::Ready { who, declaration, used }).ok();
+        this.reports.send(Report::Ready { who, declaration, used }).ok();
         Ok(this)
     }
 
@@ -163,18 +163,18 @@ impl WorkerLoop {
             }
             // Whatever it has waited for is not its own time.
             self.seen.at = Instant::now();
-            let message = match order {
+            let report = match order {
                 WorkOrder::Work { assignment, generation } => self.hand_in(*assignment, generation).await?,
                 WorkOrder::Merge(order) => self.merge(order).await?,
             };
             self.worker.rest();
-            self.messages.send(message).ok();
+            self.reports.send(report).ok();
         }
         Ok(())
     }
 
     /// Does its part of a round, or hands in the same once more if it has done it already.
-    async fn hand_in(&mut self, assignment: Assignment, generation: u32) -> Result<Message, WorkerError> {
+    async fn hand_in(&mut self, assignment: Assignment, generation: u32) -> Result<Report, WorkerError> {
         let (who, round) = (self.who, assignment.round);
         let again = self.latest.take().filter(|(of, _)| *of == round && generation > 0);
         let is_sent_again = match (&again, &mut self.exchange) {
@@ -188,11 +188,11 @@ impl WorkerLoop {
         if self.exchange.is_some() {
             self.latest = Some((round, contribution.clone()));
         }
-        Ok(Message::Done { who, round, generation, contribution: Box::new(contribution) })
+        Ok(Report::Done { who, round, generation, contribution: Box::new(contribution) })
     }
 
     /// Merges what others have put into the channel.
-    async fn merge(&mut self, order: MergeOrder) -> Result<Message, WorkerError> {
+    async fn merge(&mut self, order: MergeOrder) -> Result<Report, WorkerError> {
         let MergeOrder { round, merge, generation, parts, total } = order;
         let who = self.who;
         // One that was started after the others had handed in knows of the round by this order.
@@ -203,8 +203,8 @@ impl WorkerLoop {
         let stages = Stages { merge: times.total().as_secs_f64(), ..Stages::default() };
         let used = self.used(&mut Timing::default(), stages);
         Ok(match merged {
-            exchange::Merged::Done => Message::Merged { who, round, merge, generation, used },
-            exchange::Merged::Missing(sources) => Message::Missing { who, round, merge, generation, sources },
+            exchange::Merged::Done => Report::Merged { who, round, merge, generation, used },
+            exchange::Merged::Missing(sources) => Report::Missing { who, round, merge, generation, sources },
         })
     }
 
@@ -353,7 +353,7 @@ impl WorkerLoop {
         let declared = self.declared()?;
         let lengths = (declared.length(Part::Weights), declared.length(Part::Buffers));
         match found.map(|message| (message.payload, message.buffers)) {
-            Some((Payload::Plain(weights), buffers)) if (weights.len(), buffers.len()) == lengths => {
+            Some((Content::Plain(weights), buffers)) if (weights.len(), buffers.len()) == lengths => {
                 declared.write(Part::Weights, &weights)?;
                 declared.write(Part::Buffers, &buffers)?;
             }
@@ -439,7 +439,7 @@ impl WorkerLoop {
             if told.elapsed() >= Duration::from_millis(100) {
                 told = Instant::now();
                 let (steps, loss, samples) = (now.done, losses.latest, losses.samples);
-                self.messages.send(Message::Progress { who, steps, loss, samples }).ok();
+                self.reports.send(Report::Progress { who, steps, loss, samples }).ok();
             }
         }
         losses.read(at.epoch)?;
@@ -494,7 +494,7 @@ impl WorkerLoop {
         loop {
             if told.elapsed() >= Duration::from_secs(1) {
                 told = Instant::now();
-                self.messages.send(Message::Computes).ok();
+                self.reports.send(Report::Computes).ok();
             }
             let batch = match &mut feed {
                 // A trainer that makes its own data is tested once, by one.
@@ -644,16 +644,22 @@ impl WorkerLoop {
         if let Some(frame) = frames.and_then(|frames| frames.into_iter().next()) {
             contribution.payload = Some(Payload::Encoded(frame));
         }
-        if self.workshop.brief.sync.channel == ChannelKind::Memory || contribution.payload.is_none() {
+        if self.workshop.brief.sync.channel == ChannelKind::Memory {
             return Ok(());
         }
+        let payload = match contribution.payload.take() {
+            Some(Payload::Plain(numbers)) => Content::Plain(numbers),
+            Some(Payload::Encoded(bytes)) => Content::Encoded(bytes),
+            stored => {
+                contribution.payload = stored;
+                return Ok(());
+            }
+        };
         let Who { worker, claim } = self.who;
-        if let Some(payload) = contribution.payload.take() {
-            let buffers = std::mem::take(&mut contribution.buffers).into();
-            let message = ChannelMessage { samples: contribution.samples, payload, buffers };
-            self.channel.put(Slot { round, layer: 0, shard: 0, worker, claim }, message).await?;
-            (contribution.is_in_channel, contribution.claim) = (true, claim);
-        }
+        let slot = Slot { round, layer: 0, shard: 0, worker, claim };
+        let buffers = std::mem::take(&mut contribution.buffers).into();
+        self.channel.put(slot, Message { samples: contribution.samples, payload, buffers }).await?;
+        contribution.payload = Some(Payload::Stored(slot));
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, Shape};
 use weft_core::sync::{Exchange, Pace, Rule};
 use weft_gpu::pool::{PoolError, Spare, Wish};
@@ -229,10 +230,11 @@ impl Workshop {
 }
 
 /// Where in an epoch a round starts.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cursor {
     pub epoch: u64,
     /// How the epoch's samples were divided before the shape changed, the first first.
+    #[serde(with = "cuts")]
     pub cuts: Cuts,
     /// Steps of the epoch that are done since then.
     pub done: u64,
@@ -248,5 +250,20 @@ impl Cursor {
     pub fn follows(&self, next: &Self) -> bool {
         let place = |cursor: &Self| (cursor.epoch, cursor.done, cursor.batch, cursor.shape);
         place(self) == place(next) && self.cuts == next.cuts
+    }
+}
+
+/// For `#[serde(with = …)]`: cuts are shared in this process, and written as what they are.
+mod cuts {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::dataset::shard::{Cut, Cuts};
+
+    pub fn serialize<S: Serializer>(cuts: &Cuts, serializer: S) -> Result<S::Ok, S::Error> {
+        cuts[..].serialize(serializer)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Cuts, D::Error> {
+        Vec::<Cut>::deserialize(deserializer).map(Cuts::from)
     }
 }

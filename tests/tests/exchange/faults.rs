@@ -70,7 +70,7 @@ fn the_embedded_store_shares_the_memory_of_a_message() -> Result<()> {
         let numbers = Arc::new(vec![1.5_f32; 1_000_000]);
         channel.put(SLOT, Message::plain(1, numbers.clone())).await?;
         let got = channel.get(SLOT).await?.context("it was put")?;
-        let weft::job::channel::Payload::Plain(shared) = &got.payload else { anyhow::bail!("it was encoded") };
+        let weft::job::channel::Content::Plain(shared) = &got.payload else { anyhow::bail!("it was encoded") };
         ensure!(shared.as_ptr() == numbers.as_ptr(), "it was copied");
         // It counts until the last one who holds it lets go.
         channel.clear().await?;

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use weft::job::channel::{EVERY_ROUND, Message, Payload};
+use weft::job::channel::{Content, EVERY_ROUND, Message};
 use weft_core::sync::Slot;
 
 use super::backends::{Place, on_all_channels};
@@ -41,7 +41,7 @@ async fn messages_come_back_as_they_were_put(place: Place) -> Result<()> {
     let channel = place.channel(1);
     let encoded = |bytes: usize| Message {
         samples: u64::MAX,
-        payload: Payload::Encoded(Bytes::from(vec![0xa5; bytes])),
+        payload: Content::Encoded(Bytes::from(vec![0xa5; bytes])),
         buffers: vec![1.5, -0.0, f32::INFINITY].into(),
     };
     let messages = [

@@ -14,6 +14,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use self::merging::Merges;
 use super::OnLoss;
 use super::topology::{MergePlan, Source};
@@ -21,7 +23,7 @@ use super::topology::{MergePlan, Source};
 mod merging;
 
 /// A worker: its place, and its claim to it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Who {
     pub worker: u32,
     pub claim: u64,
@@ -70,7 +72,7 @@ pub enum Action {
 }
 
 /// One part of what is merged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
     pub source: Source,
     /// Who has made it, and has put it into the channel or keeps it.
@@ -82,7 +84,7 @@ pub struct Part {
 }
 
 /// Where the result of a shard is. Peers have one each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MergeResult {
     pub shard: u32,
     pub merge: usize,

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// The name of one part: whose it is, of which shard, and of which round.
 ///
 /// The claim is in the name, so that what a lost worker still sends never takes the place of what its successor has sent.
 /// Slots are ordered by round first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Slot {
     pub round: u64,
     /// 0 is a worker's own part; `l` is the result of a merge of layer `l`.

@@ -77,7 +77,7 @@ pub enum TopologyError {
 }
 
 /// Where a merge takes one of its parts from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Source {
     /// The part of a worker's own contribution.
     Worker(u32),

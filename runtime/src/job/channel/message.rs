@@ -5,139 +5,20 @@
 //! comes back is compared with the header before anything is allocated for it, so a damaged message is an error and never
 //! other numbers.
 
-use std::fmt;
-use std::ops::{Deref, Range};
-use std::sync::Arc;
-
 use bytes::Bytes;
 use weft_core::sync::Slot;
 
-/// Numbers that are shared, not copied: a range of a vector, or of bytes that came from elsewhere.
-#[derive(Clone)]
-pub struct Numbers(Held);
-
-#[derive(Clone)]
-enum Held {
-    Vector {
-        vector: Arc<Vec<f32>>,
-        range: Range<usize>,
-    },
-    /// Aligned and as many as whole numbers take, which [`Numbers::from_bytes`] has made sure of.
-    Bytes(Bytes),
-}
-
-impl Numbers {
-    /// Those of a range of these, which must be within them.
-    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
-        self.get(range.clone())?;
-        Some(Self(match &self.0 {
-            Held::Vector { vector, range: whole } => {
-                Held::Vector { vector: vector.clone(), range: whole.start + range.start..whole.start + range.end }
-            }
-            Held::Bytes(bytes) => Held::Bytes(bytes.slice(range.start * SIZE..range.end * SIZE)),
-        }))
-    }
-
-    /// Bytes as numbers. They are copied only if they do not lie where numbers can.
-    pub fn from_bytes(bytes: Bytes) -> Option<Self> {
-        if cfg!(target_endian = "little") && bytemuck::try_cast_slice::<u8, f32>(&bytes).is_ok() {
-            return Some(Self(Held::Bytes(bytes)));
-        }
-        let (numbers, rest) = bytes.as_chunks::<SIZE>();
-        rest.is_empty().then(|| numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>().into())
-    }
-
-    /// The bytes of these numbers, without copying them.
-    pub fn to_bytes(&self) -> Bytes {
-        if cfg!(target_endian = "big") {
-            return self.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>().into();
-        }
-        match &self.0 {
-            Held::Vector { .. } => Bytes::from_owner(Viewed(self.clone())),
-            Held::Bytes(bytes) => bytes.clone(),
-        }
-    }
-
-    /// The numbers as a vector of the caller's own, copied unless nobody else holds them.
-    pub fn into_vec(self) -> Vec<f32> {
-        match self.0 {
-            Held::Vector { vector, range } if range == (0..vector.len()) => {
-                Arc::try_unwrap(vector).unwrap_or_else(|shared| shared.to_vec())
-            }
-            held => Self(held).to_vec(),
-        }
-    }
-
-    pub fn byte_count(&self) -> u64 {
-        size_of_val(&self[..]) as u64
-    }
-}
-
-/// The bytes of a number.
-const SIZE: usize = size_of::<f32>();
-
-impl Deref for Numbers {
-    type Target = [f32];
-
-    fn deref(&self) -> &[f32] {
-        match &self.0 {
-            // Both were checked when it was made.
-            Held::Vector { vector, range } => vector.get(range.clone()).unwrap_or_default(),
-            Held::Bytes(bytes) => bytemuck::try_cast_slice(bytes).unwrap_or_default(),
-        }
-    }
-}
-
-impl From<Vec<f32>> for Numbers {
-    fn from(vector: Vec<f32>) -> Self {
-        Arc::new(vector).into()
-    }
-}
-
-impl From<Arc<Vec<f32>>> for Numbers {
-    fn from(vector: Arc<Vec<f32>>) -> Self {
-        let range = 0..vector.len();
-        Self(Held::Vector { vector, range })
-    }
-}
-
-impl Default for Numbers {
-    fn default() -> Self {
-        Vec::new().into()
-    }
-}
-
-impl PartialEq for Numbers {
-    fn eq(&self, other: &Self) -> bool {
-        self[..] == other[..]
-    }
-}
-
-/// How many there are; a message of millions of them would be no help.
-impl fmt::Debug for Numbers {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{} numbers", self.len())
-    }
-}
-
-/// Numbers as the bytes that they are.
-struct Viewed(Numbers);
-
-impl AsRef<[u8]> for Viewed {
-    fn as_ref(&self) -> &[u8] {
-        bytemuck::cast_slice(&self.0)
-    }
-}
+use super::Numbers;
 
 /// The numbers of a message: as they are, or as a codec wrote them.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Payload {
+pub enum Content {
     Plain(Numbers),
     /// The frame of a codec, which has a checksum of its own.
     Encoded(Bytes),
 }
 
-impl Payload {
+impl Content {
     fn bytes(&self) -> Bytes {
         match self {
             Self::Plain(numbers) => numbers.to_bytes(),
@@ -153,7 +34,7 @@ impl Payload {
     }
 }
 
-impl From<Vec<f32>> for Payload {
+impl From<Vec<f32>> for Content {
     fn from(numbers: Vec<f32>) -> Self {
         Self::Plain(numbers.into())
     }
@@ -164,7 +45,7 @@ impl From<Vec<f32>> for Payload {
 pub struct Message {
     /// What the numbers were computed from.
     pub samples: u64,
-    pub payload: Payload,
+    pub payload: Content,
     /// Numbers that no codec touches; they come after those of the payload.
     pub buffers: Numbers,
 }
@@ -208,7 +89,7 @@ pub enum Summed {
 
 impl Message {
     pub fn plain(samples: u64, numbers: impl Into<Numbers>) -> Self {
-        Self { samples, payload: Payload::Plain(numbers.into()), buffers: Numbers::default() }
+        Self { samples, payload: Content::Plain(numbers.into()), buffers: Numbers::default() }
     }
 
     /// Bytes of its numbers, as they are counted.
@@ -220,8 +101,8 @@ impl Message {
     pub fn to_wire(&self, slot: Slot, summed: Summed) -> [Bytes; 3] {
         let (payload, buffers) = (self.payload.bytes(), self.buffers.to_bytes());
         let kind = match self.payload {
-            Payload::Plain(_) => PLAIN,
-            Payload::Encoded(_) => ENCODED,
+            Content::Plain(_) => PLAIN,
+            Content::Encoded(_) => ENCODED,
         };
         let (flags, checksum) = match summed {
             Summed::All => (IS_SUMMED, checksum(&payload, &buffers)),
@@ -325,7 +206,7 @@ impl Header {
             let count = bytes.len() as u64;
             Numbers::from_bytes(bytes).ok_or(BadMessage::Uneven(count))
         };
-        let payload = if self.is_encoded { Payload::Encoded(payload) } else { Payload::Plain(numbers(payload)?) };
+        let payload = if self.is_encoded { Content::Encoded(payload) } else { Content::Plain(numbers(payload)?) };
         Ok(Message { samples: self.samples, payload, buffers: numbers(buffers)? })
     }
 }
@@ -351,7 +232,7 @@ mod tests {
     fn messages() -> Vec<Message> {
         let encoded = Message {
             samples: u64::MAX,
-            payload: Payload::Encoded(Bytes::from_static(b"frame")),
+            payload: Content::Encoded(Bytes::from_static(b"frame")),
             buffers: vec![1.5, f32::NEG_INFINITY].into(),
         };
         vec![Message::plain(0, Vec::new()), Message::plain(9, vec![1.0, -0.0, f32::MIN_POSITIVE]), encoded]
@@ -417,36 +298,5 @@ mod tests {
         let wire = joined(&messages()[1], Summed::All);
         let other = Slot { claim: 2, ..SLOT };
         assert_eq!(Message::from_wire(other, wire.into()), Err(BadMessage::OtherSlot(SLOT)));
-    }
-
-    #[test]
-    fn numbers_become_bytes_and_numbers_again_without_a_copy() {
-        let vector = Arc::new(vec![1.0_f32, 2.0, 3.0, 4.0]);
-        let part = Numbers::from(vector.clone()).slice(1..3).unwrap();
-        let bytes = part.to_bytes();
-        assert_eq!(bytes.as_ptr(), vector[1..].as_ptr().cast());
-        let again = Numbers::from_bytes(bytes).unwrap();
-        assert_eq!((again.as_ptr(), &again[..]), (vector[1..].as_ptr(), &[2.0, 3.0][..]));
-        let inner = again.slice(1..2).unwrap();
-        assert_eq!((inner.as_ptr(), &inner[..]), (vector[2..].as_ptr(), &[3.0][..]));
-    }
-
-    #[test]
-    fn a_slice_stays_within() {
-        let numbers = Numbers::from(vec![1.0, 2.0]);
-        assert!(numbers.slice(0..3).is_none() && numbers.slice(3..3).is_none() && numbers.slice(2..2).is_some());
-        assert!(Numbers::from_bytes(vec![0; 7].into()).is_none());
-    }
-
-    #[test]
-    fn a_vector_that_nobody_else_holds_is_moved() {
-        let vector = vec![1.0_f32, 2.0];
-        let place = vector.as_ptr();
-        let moved = Numbers::from(vector).into_vec();
-        assert_eq!(moved.as_ptr(), place);
-        let shared = Arc::new(vec![1.0_f32, 2.0]);
-        let copied = Numbers::from(shared.clone()).into_vec();
-        assert_ne!(copied.as_ptr(), shared.as_ptr());
-        assert_eq!(Numbers::from(shared).slice(1..2).unwrap().into_vec(), [2.0]);
     }
 }

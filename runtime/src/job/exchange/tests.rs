@@ -314,7 +314,7 @@ fn in_memory_nothing_is_copied() {
     let handed_in = contribution(1, 3);
     now(exchange.send(1, handed_in.clone()));
     let put = now(channel.get(slot(1, 0, 0, who))).unwrap();
-    let Payload::Plain(numbers) = put.payload else { panic!("it was encoded") };
+    let Content::Plain(numbers) = put.payload else { panic!("it was encoded") };
     assert_eq!(numbers.as_ptr(), handed_in.numbers.as_ptr());
     // It merges the other shard itself, and has not put it.
     assert_eq!(now(channel.get(slot(1, 0, 1, who))), None);

@@ -5,7 +5,7 @@ use std::time::Instant;
 use weft_core::sync::arrivals::{Action, Arrivals, Event, LoosePace};
 use weft_core::sync::{OnLoss, Pace, Quorum, Who};
 
-use super::{ATTEMPTS, Contribution, FreeDirector, Halt, Happened, Message, News, Team, WorkOrder, WorkerError};
+use super::{ATTEMPTS, Contribution, FreeDirector, Halt, Happened, News, Report, Team, WorkOrder, WorkerError};
 
 /// The machine of a team whose workers do not wait for each other.
 pub(super) struct Free {
@@ -123,7 +123,7 @@ impl Team {
     ) -> Result<bool, Halt> {
         let event = match self.happen(overdue).await? {
             None => return Ok(false),
-            Some(Happened::Said(message)) => match self.hear_free(message)? {
+            Some(Happened::Said(report)) => match self.hear_free(report)? {
                 Some(event) => event,
                 None => return Ok(false),
             },
@@ -144,9 +144,9 @@ impl Team {
         self.obey_free(actions, director)
     }
 
-    fn hear_free(&mut self, message: Message) -> Result<Option<Event>, Halt> {
-        Ok(match message {
-            Message::Ready { who, declaration, used } => {
+    fn hear_free(&mut self, report: Report) -> Result<Option<Event>, Halt> {
+        Ok(match report {
+            Report::Ready { who, declaration, used } => {
                 self.overhead.push(used);
                 if self.is_current(who) {
                     self.waiting_for = self.waiting_for.saturating_sub(1);
@@ -154,7 +154,7 @@ impl Team {
                 }
                 Some(Event::Ready(who))
             }
-            Message::Done { who, round, contribution, .. } => {
+            Report::Done { who, round, contribution, .. } => {
                 if let Some(problem) = self.misfit(&contribution) {
                     let is_lost = self.note_lost(who, &WorkerError::Train(problem))?;
                     return Ok(is_lost.then_some(Event::Lost(who)));
@@ -172,13 +172,13 @@ impl Team {
                 }
                 Some(Event::Done { who, stretch, clock })
             }
-            Message::Lost { who, error } => self.note_lost(who, &error)?.then_some(Event::Lost(who)),
-            Message::Progress { who, steps, loss, samples } => {
+            Report::Lost { who, error } => self.note_lost(who, &error)?.then_some(Event::Lost(who)),
+            Report::Progress { who, steps, loss, samples } => {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 None
             }
             // Nobody merges here.
-            Message::Merged { .. } | Message::Missing { .. } | Message::Computes => None,
+            Report::Merged { .. } | Report::Missing { .. } | Report::Computes => None,
         })
     }
 
