@@ -4,10 +4,11 @@ use std::time::{Duration, Instant};
 
 use weft_core::cost::Prices;
 use weft_core::spec::Shape;
-use weft_core::usage::{self, Used};
+use weft_core::usage::{self, Spending, Stages, Used};
 
 use super::channel::Traffic;
 use super::checkpoint::Sums;
+use super::record::EpochRecord;
 use crate::tenant::TrainingUse;
 
 /// How often what was used is written into the ledger.
@@ -78,4 +79,14 @@ impl Accounting {
             seconds: traffic.seconds - before.seconds,
         });
     }
+}
+
+/// A job's total of what its epochs took.
+pub fn total<'a>(epochs: impl Iterator<Item = &'a EpochRecord>) -> (Spending, Stages) {
+    let mut total = (Spending::default(), Stages::default());
+    for epoch in epochs {
+        total.0.add(&epoch.spending);
+        total.1.add(&epoch.stages);
+    }
+    total
 }

@@ -10,9 +10,9 @@ use crate::api::types::{JobDetail, JobView};
 use crate::cli::output::{Output, bytes};
 use crate::cli::train::watch;
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::engine::{Ending, total};
+use crate::job::engine::Ending;
 use crate::job::team::Halt;
-use crate::job::{EpochRecord, State};
+use crate::job::{EpochRecord, State, total};
 use crate::local::FileKeeper;
 use crate::names::Name;
 

@@ -143,7 +143,7 @@ impl Roster {
             history.retain(|before| before.epoch < epoch.epoch);
             // One that takes another's place (earlier versions could do one twice) counts once.
             if history.len() < before {
-                (job.spending, _) = super::super::engine::total(history.iter().map(|epoch| &**epoch));
+                (job.spending, _) = super::super::accounting::total(history.iter().map(|epoch| &**epoch));
                 job.losses = history.iter().map(|epoch| epoch.losses).sum();
             }
             job.spending.add(&epoch.spending);

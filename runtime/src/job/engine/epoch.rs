@@ -1,0 +1,135 @@
+//! The end of an epoch: validation, verdict, history, models, checkpoint.
+
+use weft_core::learning::{Seen, Validated, Verdict};
+use weft_core::spec::Keep;
+
+use super::super::contribution::means;
+use super::super::free::Collecting;
+use super::super::numbers::Numbers;
+use super::super::record::EpochRecord;
+use super::super::team::Halt;
+use super::super::work_order::Task;
+use super::{Engine, Keeper, ModelFacts};
+use crate::sandbox::trainer::MAX_METRICS;
+use crate::train::run::TrainError;
+
+impl<K: Keeper> Engine<K> {
+    pub(super) async fn end_epoch(&mut self) -> Result<Verdict, Halt> {
+        let steps = self.training.progress.earlier + self.training.progress.done;
+        self.account();
+        let trained_for = self.training.progress.sums.seconds;
+        let workshop = self.workshop.clone();
+        let words = &workshop.spec().words;
+        let (epoch, every, epochs) = (self.training.progress.epoch + 1, words.validate_every, words.epochs);
+        let has_tests = workshop.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
+        let validates = has_tests && (epoch == epochs || (every > 0 && epoch.is_multiple_of(every)));
+        match validates {
+            true => self.validate().await?,
+            false => self.metrics.clear(),
+        }
+        self.account();
+        let (rate, batch) = (self.training.progress.learning.rate, self.cursor().batch);
+        let sums = std::mem::take(&mut self.training.progress.sums);
+        let train_loss = if sums.samples == 0 { 0.0 } else { sums.loss / sums.samples as f64 };
+        let validated =
+            Validated { loss: self.metrics.get("loss").copied(), accuracy: self.metrics.get("accuracy").copied() };
+        let seen = Seen { train_loss, validation: validates.then_some(validated) };
+        let (mut verdict, is_best) = self.training.progress.learning.judge(words, seen);
+        if is_best && words.keep == Keep::Best {
+            self.training.best = Some(self.training.model.clone());
+            self.training.progress.best = self.facts();
+        }
+        let residuals = self.residuals.take();
+        if let (Some(residuals), Some(tolerance)) = (residuals, workshop.brief.sync.tolerance)
+            && verdict == Verdict::GoOn
+            && residuals.are_within(tolerance)
+        {
+            verdict = Verdict::End(format!("workers agree within the tolerance of {tolerance}"));
+        }
+        let record = EpochRecord {
+            epoch,
+            train_loss,
+            validation: self.metrics.clone(),
+            workers: self.shape.workers,
+            batch: batch.get(),
+            lr: rate,
+            samples: sums.samples,
+            steps,
+            seconds: sums.seconds,
+            samples_per_second: sums.samples as f64 / trained_for.max(1e-9),
+            memory: sums.memory,
+            stages: sums.stages,
+            spending: sums.spending,
+            losses: sums.losses,
+            traffic: sums.traffic,
+            mean_staleness: sums.staleness.mean(),
+            max_staleness: sums.staleness.mean().map(|_| sums.staleness.most),
+            primal_residual: residuals.map(|residuals| residuals.primal),
+            dual_residual: residuals.map(|residuals| residuals.dual),
+            reshaped: sums.reshaped,
+        };
+        let progress = &mut self.training.progress;
+        (progress.epoch, progress.earlier, progress.done) = (epoch, 0, 0);
+        progress.cuts.clear();
+        self.keep_epoch_model(epoch).await?;
+        self.checkpoint(Some(record)).await?;
+        Ok(verdict)
+    }
+
+    async fn validate(&mut self) -> Result<(), Halt> {
+        let contributions = match self.is_free() {
+            true => {
+                let (task, at) = (Task::Evaluate, self.cursor());
+                let mut collecting =
+                    Collecting { task, at, training: &self.training, averages: &[], collected: Vec::new() };
+                self.team.collect(&mut collecting).await?;
+                collecting.collected
+            }
+            false => self.round(Task::Evaluate, |_| true, false, Numbers::default()).await?.contributions,
+        };
+        self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
+        if self.metrics.len() > MAX_METRICS {
+            return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
+        }
+        // What is no number cannot be kept, nor compared.
+        self.metrics.retain(|_, value| value.is_finite());
+        self.count(&contributions, false)
+    }
+
+    pub(super) async fn checkpoint(&mut self, epoch: Option<EpochRecord>) -> Result<(), Halt> {
+        // First: whatever happens, the tenant's ledger has no less than its jobs' records and checkpoints.
+        self.charge(true)?;
+        self.since_checkpoint = 0;
+        self.take_optimizer()?;
+        self.keeper.checkpoint(&self.training, epoch).await
+    }
+
+    /// Brings what the shared optimizer remembers up to now, where there is one.
+    pub(super) fn take_optimizer(&mut self) -> Result<(), Halt> {
+        if let Some(replica) = self.replica.as_ref().filter(|_| self.merger.exchange.shares_optimizer()) {
+            self.training.optimizer = replica.optimizer()?;
+        }
+        Ok(())
+    }
+
+    fn facts(&self) -> ModelFacts {
+        ModelFacts { step: self.training.progress.step, metrics: self.metrics.clone() }
+    }
+
+    async fn keep_epoch_model(&mut self, epoch: u64) -> Result<(), Halt> {
+        let Keep::Latest(count) = self.workshop.spec().words.keep else { return Ok(()) };
+        self.keeper.model(&format!("-e{epoch}"), &self.training.model, &self.plan, self.facts()).await?;
+        if let Some(old) = epoch.checked_sub(u64::from(count)).filter(|old| *old > 0) {
+            self.keeper.forget_model(&format!("-e{old}")).await;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn keep_last_model(&mut self) -> Result<(), Halt> {
+        let (model, facts) = match &self.training.best {
+            Some(best) => (best.clone(), self.training.progress.best.clone()),
+            None => (self.training.model.clone(), self.facts()),
+        };
+        self.keeper.model("", &model, &self.plan, facts).await
+    }
+}
