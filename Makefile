@@ -41,6 +41,7 @@ check:
 	@scripts/setup.sh test
 	cargo fmt --all --check
 	scripts/check-dependencies.sh
+	scripts/check-layers.sh
 	cargo clippy $(CARGO_FLAGS) --workspace --all-targets --features weft-fuzz/coverage -- --deny warnings
 
 test: check
