@@ -23,7 +23,7 @@
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
 //! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
-//! - [`clock`], [`digest`], `locks`, [`names`], [`units`]: small words used everywhere
+//! - [`clock`], [`digest`], `locks`, [`names`], `text`, [`units`]: small words used everywhere
 
 pub mod api;
 pub mod backup;
@@ -53,5 +53,6 @@ pub mod resident;
 pub mod sandbox;
 pub mod server;
 pub mod tenant;
+mod text;
 pub mod train;
 pub mod units;

@@ -75,15 +75,34 @@ pub struct Live {
     /// Blobs that it reads: its component, its data set's manifest and blocks. `None` while that is not known.
     needs: RwLock<Option<Vec<Digest>>>,
     /// What its record and its history take of the tenant's `job_bytes`.
-    charge: Mutex<Charge>,
+    charge: Mutex<RecordCharge>,
+}
+
+/// What a job's record and its history take.
+struct RecordCharge {
+    charge: Charge,
+    /// What the record takes of it, as it is now.
+    record: u64,
+}
+
+impl RecordCharge {
+    /// A record changes in little parts, each with a bound of its own, for jobs that have their place already: it is charged
+    /// whatever the limit.
+    fn record_is(&mut self, bytes: u64) {
+        let all = self.charge.bytes() - self.record + bytes;
+        self.charge.set_whatever_the_limit(all);
+        self.record = bytes;
+    }
 }
 
 impl Live {
+    /// What the charge has is for the record, and for the history if there is one.
     fn new(job: Job, start: u64, charge: Charge) -> Arc<Self> {
         let account = charge.account().clone();
+        let record = job.bytes().min(charge.bytes());
         Arc::new(Self {
             events: Arc::new(EventBook::of(&job, start, Charge::none(account))),
-            charge: Mutex::new(charge),
+            charge: Mutex::new(RecordCharge { charge, record }),
             job: RwLock::new(Arc::new(job)),
             changing: tokio::sync::Mutex::default(),
             asked: Instant::now(),
@@ -103,21 +122,22 @@ impl Live {
 
     /// Charges the tenant for another epoch of its history, before that is kept.
     pub(super) fn charge_epoch(&self, epoch: &EpochRecord) -> Result<(), OverLimit> {
-        self.charge.locked().grow(epoch.bytes())
+        self.charge.locked().charge.grow(epoch.bytes())
     }
 
     /// Changes what is shown; it is written with the next change.
     pub(super) fn note(&self, change: impl FnOnce(&mut Job)) {
         let mut shown = self.job.writing();
-        let mut job = Job::clone(&shown);
-        change(&mut job);
+        let job = changed(&shown, change);
+        self.charge.locked().record_is(job.bytes());
         *shown = Arc::new(job);
     }
 
     /// Tells why it stands still, or (with an empty reason) that it goes on.
     pub(super) fn tell_reason(&self, reason: &str) {
         self.note(|job| reason.clone_into(&mut job.reason));
-        self.events.tell(JobEvent::State { state: self.job().state, reason: reason.to_owned() });
+        let job = self.job();
+        self.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
     }
 
     /// Names what it reads, so that nobody deletes it.
@@ -346,8 +366,7 @@ impl Jobs {
         let _recording = self.recording.read().await;
         let _changing = live.changing.lock().await;
         let before = live.job();
-        let mut job = Job::clone(&before);
-        change(&mut job);
+        let job = changed(&before, change);
         if self.is_shown(live) {
             self.metadata.commit_with(batch.put(&job)?, newest).await?;
         }
@@ -366,8 +385,7 @@ impl Jobs {
         let _recording = self.recording.read().await;
         let _changing = live.changing.lock().await;
         let before = live.job();
-        let mut job = Job::clone(&before);
-        change(&mut job);
+        let job = changed(&before, change);
         let written = match Batch::default().put(&job) {
             Ok(batch) if self.is_shown(live) => self.metadata.commit(batch).await,
             Ok(_) => Ok(()),
@@ -524,8 +542,17 @@ impl Jobs {
     }
 }
 
+/// A job's record after a change, with no longer a reason than is kept.
+fn changed(job: &Job, change: impl FnOnce(&mut Job)) -> Job {
+    let mut job = Job::clone(job);
+    change(&mut job);
+    job.cut_reason();
+    job
+}
+
 /// Shows a changed job, and tells whoever follows it.
 fn show(live: &Live, before: &Job, job: Job) -> Arc<Job> {
+    live.charge.locked().record_is(job.bytes());
     let job = Arc::new(job);
     *live.job.writing() = job.clone();
     if (before.state, &before.reason) != (job.state, &job.reason) {
@@ -602,6 +629,24 @@ pub(super) mod tests {
         let tenants = Tenants::load(metadata.clone(), Account::new("max_memory", u64::MAX, None)).unwrap();
         let (tenant, _) = tenants.create("ada".parse().unwrap(), Quota::default(), None).await.unwrap();
         (Jobs::load(metadata, Blobs::memory(), 8, &tenants).unwrap(), tenant)
+    }
+
+    #[tokio::test]
+    async fn what_a_record_comes_to_take_is_the_tenants_and_no_reason_is_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let live = jobs.add(job(State::Running, 0), &tenant).await.unwrap();
+        let before = tenant.jobs.used();
+        let long: String = "m".repeat(16 << 20);
+        jobs.change(&live, |job| job.reason.clone_from(&long)).await.unwrap();
+        // Once as the record's, and once as the event's.
+        let taken = tenant.jobs.used() - before;
+        assert!((4 << 10..16 << 10).contains(&taken), "{taken} bytes");
+        jobs.change_anyway(&live, |job| job.reason.clone_from(&long)).await;
+        live.tell_reason(&long);
+        assert!(live.job().reason.len() <= 4 << 10, "{} bytes", live.job().reason.len());
+        drop((live, jobs));
+        assert_eq!(tenant.jobs.used(), 0);
     }
 
     #[tokio::test]

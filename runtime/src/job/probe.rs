@@ -16,13 +16,13 @@ use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
 use crate::dataset::rows::{Features, Labels};
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::devices::TAPE_NODES;
-use crate::host::bindings::weft::train::training::{Setting, Traits};
+use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::StepInfo;
 use crate::model::Model;
 use crate::sandbox::InvokeError;
 use crate::tenant::Tenant;
 use crate::train::declared::OptimizerChanges;
-use crate::train::settings;
+use crate::train::settings::{self, Settings};
 use crate::train::worker::{FunctionHost, Trainer, Worker, WorkerSetup};
 
 /// Samples that are tried out.
@@ -46,7 +46,7 @@ pub struct Probe<R> {
 
 /// What was found out.
 pub struct Probed {
-    pub settings: Vec<Setting>,
+    pub settings: Settings,
     pub trainer: TrainerKind,
     pub sync: Sync,
     /// The host's memory for copies of the model.

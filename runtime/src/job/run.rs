@@ -35,6 +35,7 @@ use crate::locks::Lock;
 use crate::logs::one_line;
 use crate::node::Node;
 use crate::tenant::Tenant;
+use crate::text;
 
 /// How soon it is looked again whether a device has come back, or there is room for a job that waits.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -509,6 +510,7 @@ fn news(live: Arc<Live>, workshop: &Workshop) -> Box<dyn Fn(News) + Send> {
     Box::new(move |news| match news {
         News::Lost { worker, reason } => {
             tracing::info!(%job, worker, reason = %one_line(&reason), "a worker was lost");
+            let reason = text::cut(reason, text::MOST_ERROR);
             live.events.tell(JobEvent::Worker { worker, reason });
         }
         News::Silent(text) => {
