@@ -191,6 +191,7 @@ async fn compute(
 ) -> Result<(), WorkerError> {
     let mut worker = Worker::start(workshop.setup(&shape, workshop.context(&shape, &lease))).await?;
     worker.rest();
+    worker.declared().map_or(Ok(()), |declared| workshop.check_host_memory(declared))?;
     let mut kept: Option<(Cursor, Feed)> = None;
     let mut throttle = workshop.throttle(&shape);
     // Its lease is cancelled with its worker's.

@@ -107,6 +107,11 @@ impl HostMemory {
     pub fn per_worker(&self, workers: u32) -> u64 {
         self.each.saturating_add(self.once.div_ceil(u64::from(workers.max(1))))
     }
+
+    /// Whether what has so much has enough for a model that takes `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.each <= self.each && other.once <= self.once
+    }
 }
 
 /// The host's memory that a job takes.

@@ -201,6 +201,13 @@ async fn a_weight_whose_size_changes_is_refused_by_the_next_instance() -> Result
     ends_with(&training, "changing", "step", &["`other`", "the same every time"]).await
 }
 
+/// Its size is what the job's leases are for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_model_that_is_larger_than_the_one_that_was_tried_out_is_refused_before_it_is_copied() -> Result<()> {
+    let training = training(QuotaPatch::default()).await?;
+    ends_with(&training, "growing", "step", &["`init` now declares", "when the trainer was tried out"]).await
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_long_tape_is_no_harm() -> Result<()> {
     let training = training(QuotaPatch::default()).await?;

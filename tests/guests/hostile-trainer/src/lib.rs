@@ -8,6 +8,7 @@
 //! |------------|------------------|------------------------------------------------------------------------|
 //! | `init`     | `twice`          | declares a name a second time                                          |
 //! |            | `changing`       | declares a weight whose size differs from instance to instance         |
+//! |            | `growing`        | declares a weight that is larger in each instance                      |
 //! |            | `many`           | declares 100,000 tensors                                               |
 //! |            | `no-name`, `long-name`, `odd-name` | declares a tensor by such a name                     |
 //! |            | `no-number`      | declares a weight that is NaN at first                                 |
@@ -200,6 +201,7 @@ fn declare(harm: &str, path: &Path, scale: &Tensor) -> Result<()> {
     match harm {
         "twice" => weight("scale", &[]),
         "changing" => weight("other", &[1 + job::id().bytes().map(u32::from).sum::<u32>() % 7]),
+        "growing" => weight("other", &[(1 + u32::from_str_radix(&job::id(), 16).unwrap_or(0)) << 16]),
         "many" => (0..100_000).try_for_each(|number| weight(&number.to_string(), &[1])),
         "no-name" => weight("", &[1]),
         "long-name" => weight(&"long".repeat(10_000), &[1]),
