@@ -132,18 +132,9 @@ impl FanOut {
         if samples == 0 {
             return Ok(false);
         }
-        let mut mean = std::mem::take(&mut all[0].gradients);
-        let mut parts: Vec<(&[f32], u64)> = Vec::new();
-        let first = mean.clone();
-        for (index, computed) in all.iter().enumerate() {
-            parts.push((if index == 0 { &first } else { &computed.gradients }, computed.samples));
-        }
-        merge::mean(&mut mean, &parts);
-        declared.write(Part::Gradients, &mean)?;
-        let mut buffers = all[0].buffers.clone();
-        let parts: Vec<(&[f32], u64)> = all.iter().map(|computed| (&computed.buffers[..], computed.samples)).collect();
-        merge::mean(&mut buffers, &parts);
-        declared.write(Part::Buffers, &buffers)?;
+        declared.write(Part::Gradients, &mean(&all, |computed| &computed.gradients))?;
+        declared.write(Part::Buffers, &mean(&all, |computed| &computed.buffers))?;
+        drop(all);
         if descends {
             worker.descend(info.rate)?;
             if self.updates {
@@ -153,6 +144,14 @@ impl FanOut {
         timing.update += updating.elapsed();
         Ok(true)
     }
+}
+
+/// The mean of a row of numbers that all have. At least one has samples.
+fn mean(all: &[Computed], row: impl Fn(&Computed) -> &[f32]) -> Vec<f32> {
+    let parts: Vec<(&[f32], u64)> = all.iter().map(|computed| (row(computed), computed.samples)).collect();
+    let mut mean = vec![0.0; all.first().map_or(0, |own| row(own).len())];
+    merge::mean(&mut mean, &parts);
+    mean
 }
 
 impl Lane {
@@ -191,7 +190,7 @@ async fn compute(
 ) -> Result<(), WorkerError> {
     let mut worker = Worker::start(workshop.setup(&shape, workshop.context(&shape, &lease))).await?;
     worker.rest();
-    worker.declared().map_or(Ok(()), |declared| workshop.check_host_memory(declared))?;
+    worker.declared().map_or(Ok(()), |declared| workshop.check_host_memory(declared, &shape))?;
     let mut kept: Option<(Cursor, Feed)> = None;
     let mut throttle = workshop.throttle(&shape);
     // Its lease is cancelled with its worker's.

@@ -128,8 +128,8 @@ impl Workshop {
 
     /// Refuses a model that takes more of the host's memory than the job's leases have for it: the trainer has declared
     /// another one than when it was tried out.
-    pub fn check_host_memory(&self, declared: &Declared) -> Result<(), WorkerError> {
-        let (has, takes) = (self.brief.host, host_memory(declared, self.rule(), self.codec));
+    pub fn check_host_memory(&self, declared: &Declared, shape: &Shape) -> Result<(), WorkerError> {
+        let (has, takes) = (self.brief.host, host_memory(declared, self.rule(), self.codec, shape.fan_out));
         if has.covers(&takes) {
             return Ok(());
         }
