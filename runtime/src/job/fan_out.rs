@@ -132,8 +132,8 @@ impl FanOut {
         if samples == 0 {
             return Ok(false);
         }
-        declared.write(Part::Gradients, &mean(&all, |computed| &computed.gradients))?;
-        declared.write(Part::Buffers, &mean(&all, |computed| &computed.buffers))?;
+        declared.write(Part::Gradients, &mean(&all, |computed| &computed.gradients)?)?;
+        declared.write(Part::Buffers, &mean(&all, |computed| &computed.buffers)?)?;
         drop(all);
         if descends {
             worker.descend(info.rate)?;
@@ -146,12 +146,22 @@ impl FanOut {
     }
 }
 
-/// The mean of a row of numbers that all have. At least one has samples.
-fn mean(all: &[Computed], row: impl Fn(&Computed) -> &[f32]) -> Vec<f32> {
-    let parts: Vec<(&[f32], u64)> = all.iter().map(|computed| (row(computed), computed.samples)).collect();
-    let mut mean = vec![0.0; all.first().map_or(0, |own| row(own).len())];
+/// The mean of a row of numbers that all have who have samples. At least one has. A row of another length than the
+/// worker's own, which is the first, is an error: its function has declared another model.
+fn mean(all: &[Computed], row: impl Fn(&Computed) -> &[f32]) -> Result<Vec<f32>, WorkerError> {
+    let length = all.first().map_or(0, |own| row(own).len());
+    let with_samples = all.iter().filter(|computed| computed.samples > 0);
+    let parts: Vec<(&[f32], u64)> = with_samples.map(|computed| (row(computed), computed.samples)).collect();
+    if let Some((other, _)) = parts.iter().find(|(part, _)| part.len() != length) {
+        let other = other.len();
+        return Err(WorkerError::Train(format!(
+            "one of its functions computed {other} numbers for the {length} of its worker: a trainer must declare the same \
+             every time"
+        )));
+    }
+    let mut mean = vec![0.0; length];
     merge::mean(&mut mean, &parts);
-    mean
+    Ok(mean)
 }
 
 impl Lane {
@@ -230,4 +240,27 @@ async fn compute(
         outbox.send(Ok(computed)).ok();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn computed(samples: u64, gradients: &[f32]) -> Computed {
+        Computed { samples, gradients: gradients.to_vec(), ..Computed::default() }
+    }
+
+    #[test]
+    fn a_function_that_computed_another_model_is_an_error_and_no_panic() {
+        let mean = |all: &[Computed]| mean(all, |computed| &computed.gradients);
+        let own = || computed(0, &[0.0, 0.0]);
+        for other in [&[1.0_f32][..], &[1.0; 3]] {
+            let error = mean(&[own(), computed(2, other)]).unwrap_err();
+            assert!(matches!(&error, WorkerError::Train(text) if text.contains("declare the same")), "{error}");
+            assert!(mean(&[computed(1, &[1.0, 2.0]), computed(2, other)]).is_err());
+        }
+        // One that had no samples left has computed nothing.
+        assert_eq!(mean(&[own(), computed(0, &[]), computed(2, &[1.0, 2.0])]).unwrap(), [1.0, 2.0]);
+        assert_eq!(mean(&[computed(1, &[1.0, 2.0]), computed(3, &[5.0, 6.0])]).unwrap(), [4.0, 5.0]);
+    }
 }
