@@ -5,7 +5,7 @@
 //! - [`brief`], [`workshop`]: what a job is, and where it runs
 //! - [`record`]: what is kept and told
 //! - [`events`]: what followers are told
-//! - [`live`]: all jobs of a node, in memory as on disk
+//! - [`live`]: all jobs of a node, in memory as on disk; `held`: what is kept for them beside their records
 //! - `submit`, `probe`: how a job comes in, and whether its trainer takes its data set
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - [`queue`]: which job may run; pure
@@ -34,6 +34,7 @@ pub mod events;
 pub mod exchange;
 mod fan_out;
 mod free;
+mod held;
 mod infer;
 mod keep;
 pub mod live;

@@ -11,6 +11,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use super::JobError;
 use super::events::EventBook;
+use super::held::{BlockList, BlockLists, Spare};
 use super::queue::{Ask, Queue};
 use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, State};
 use super::team::Order;
@@ -67,13 +68,14 @@ pub struct Live {
     /// While it runs: workers to be lost.
     pub kills: Mutex<Option<mpsc::UnboundedSender<u32>>>,
     /// Where it runs, once its trainer and its data set were looked at.
-    pub prepared: Mutex<Option<Arc<Workshop>>>,
+    prepared: Spare<Arc<Workshop>>,
     /// How often in a row it had to wait for something to pass.
     pub(super) stumbles: AtomicU32,
     /// How often it has begun to run since the node was started.
     pub(super) runs: AtomicU64,
-    /// Blobs that it reads: its component, its data set's manifest and blocks. `None` while that is not known.
-    needs: RwLock<Option<Vec<Digest>>>,
+    /// What it reads. `None` while that is not known.
+    needs: RwLock<Option<Needs>>,
+    lists: Arc<BlockLists>,
     /// What its record and its history take of the tenant's `job_bytes`.
     charge: Mutex<RecordCharge>,
 }
@@ -97,11 +99,12 @@ impl RecordCharge {
 
 impl Live {
     /// What the charge has is for the record, and for the history if there is one.
-    fn new(job: Job, start: u64, charge: Charge) -> Arc<Self> {
+    fn new(job: Job, start: u64, charge: Charge, lists: Arc<BlockLists>) -> Arc<Self> {
         let account = charge.account().clone();
         let record = job.bytes().min(charge.bytes());
         Arc::new(Self {
-            events: Arc::new(EventBook::of(&job, start, Charge::none(account))),
+            events: Arc::new(EventBook::of(&job, start, Charge::none(account.clone()))),
+            prepared: Spare::of(account),
             charge: Mutex::new(RecordCharge { charge, record }),
             job: RwLock::new(Arc::new(job)),
             changing: tokio::sync::Mutex::default(),
@@ -109,10 +112,10 @@ impl Live {
             orders: watch::channel(Order::Run).0,
             booked: Mutex::default(),
             kills: Mutex::default(),
-            prepared: Mutex::default(),
             stumbles: AtomicU32::default(),
             runs: AtomicU64::default(),
             needs: RwLock::default(),
+            lists,
         })
     }
 
@@ -140,14 +143,25 @@ impl Live {
         self.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
     }
 
+    /// Keeps where it runs for the next time, if its tenant has room for that. Otherwise it is found once more.
+    pub(super) fn keep_prepared(&self, prepared: &Arc<Workshop>) {
+        self.prepared.keep(prepared.clone(), prepared.bytes());
+    }
+
+    pub(super) fn forget_prepared(&self) {
+        self.prepared.forget();
+    }
+
+    /// Where it runs, if that is kept.
+    pub fn prepared(&self) -> Option<Arc<Workshop>> {
+        self.prepared.get()
+    }
+
     /// Names what it reads, so that nobody deletes it.
     pub fn need(&self, version: Digest, manifest: Option<(&Manifest, Digest)>) {
-        let mut needs = vec![version];
-        if let Some((manifest, digest)) = manifest {
-            needs.push(digest);
-            let blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks);
-            needs.extend(blocks.map(|block| block.digest));
-        }
+        let account = self.charge.locked().charge.account().clone();
+        let list = |(manifest, digest)| (digest, self.lists.of(self.job().tenant, digest, manifest, &account));
+        let needs = Needs { version, data: manifest.map(list) };
         *self.needs.writing() = Some(needs);
     }
 
@@ -179,9 +193,21 @@ impl Live {
         if !job.state.is_over() {
             tell(job.version);
             job.data.into_iter().for_each(&mut *tell);
-            self.needs.reading().iter().flatten().copied().for_each(tell);
+            if let Some(Needs { version, data }) = &*self.needs.reading() {
+                tell(*version);
+                if let Some((manifest, blocks)) = data {
+                    tell(*manifest);
+                    blocks.digests().iter().copied().for_each(tell);
+                }
+            }
         }
     }
+}
+
+/// Blobs that a job reads: its component, its data set's manifest and blocks.
+struct Needs {
+    version: Digest,
+    data: Option<(Digest, Arc<BlockList>)>,
 }
 
 /// How far a job has come.
@@ -220,6 +246,7 @@ pub struct Jobs {
     metadata: Arc<Metadata>,
     pub(crate) blobs: Arc<Blobs>,
     shown: Arc<Shown>,
+    lists: Arc<BlockLists>,
     pub(crate) queue: Mutex<Queue>,
     /// How many run.
     pub(crate) running: watch::Sender<usize>,
@@ -239,7 +266,7 @@ impl Jobs {
         max_workers: u32,
         tenants: &Tenants,
     ) -> Result<Self, MetaError> {
-        let shown = Shown::default();
+        let (shown, lists) = (Shown::default(), Arc::<BlockLists>::default());
         let mut histories: HashMap<(TenantId, Name), Vec<Arc<EpochRecord>>> = HashMap::new();
         for kept in metadata.all::<KeptEpoch>()? {
             histories.entry((kept.tenant, kept.job)).or_default().push(Arc::new(kept.epoch));
@@ -252,12 +279,12 @@ impl Jobs {
             let charge = Charge::whatever_the_limit(owner.jobs.clone(), bytes);
             let (tenant, name) = (job.tenant, job.name.to_string());
             let start = job.starts + 1;
-            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge));
+            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge, lists.clone()));
         }
         let queue = Mutex::new(Queue::new(max_workers, PATIENCE, BARS_FOR));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
         let (wake, changing, recording) = Default::default();
-        Ok(Self { metadata, blobs, shown, queue, running, wake, changing, recording })
+        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, changing, recording })
     }
 
     /// Who tells which blobs are needed.
@@ -345,7 +372,7 @@ impl Jobs {
         })?;
         self.metadata.commit(Batch::default().put(&job)?).await?;
         let (tenant, name) = (job.tenant, job.name.to_string());
-        let live = Live::new(job, 0, charge);
+        let live = Live::new(job, 0, charge, self.lists.clone());
         self.shown.0.writing().entry(tenant).or_default().insert(name, live.clone());
         Ok(live)
     }
@@ -553,6 +580,11 @@ fn changed(job: &Job, change: impl FnOnce(&mut Job)) -> Job {
 /// Shows a changed job, and tells whoever follows it.
 fn show(live: &Live, before: &Job, job: Job) -> Arc<Job> {
     live.charge.locked().record_is(job.bytes());
+    if job.state.is_over() && !before.state.is_over() {
+        // What it needed is found again if somebody resumes it.
+        live.forget_prepared();
+        *live.needs.writing() = None;
+    }
     let job = Arc::new(job);
     *live.job.writing() = job.clone();
     if (before.state, &before.reason) != (job.state, &job.reason) {
@@ -665,6 +697,24 @@ pub(super) mod tests {
         assert_eq!((jobs.unknown_needs(), kept()), (1, HashSet::new()));
         live.need(live.job().version, None);
         assert_eq!((jobs.unknown_needs(), kept()), (0, HashSet::from([other])));
+    }
+
+    #[tokio::test]
+    async fn what_a_job_reads_is_known_until_it_is_over() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let (version, block) = (Digest::of(b"manifest"), Digest::of(b"block"));
+        let manifest = super::super::held::tests::manifest(&[block]);
+        let live = jobs.add(Job { data: Some(version), ..job(State::Queued, 0) }, &tenant).await.unwrap();
+        live.need(live.job().version, Some((&manifest, version)));
+        let kept = || {
+            let mut candidates = HashSet::from([version, block]);
+            jobs.referrer().keep(&mut candidates);
+            candidates.is_empty()
+        };
+        assert!(kept());
+        jobs.change(&live, |job| job.end(State::Stopped, "")).await.unwrap();
+        assert!(!kept() && live.needs.reading().is_none());
     }
 
     #[tokio::test]

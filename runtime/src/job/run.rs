@@ -121,7 +121,10 @@ impl Node {
         if manifest.is_some() || job.data.is_none() {
             live.need(job.version, manifest.zip(job.data));
         }
-        *live.prepared.locked() = prepared;
+        match &prepared {
+            Some(prepared) => live.keep_prepared(prepared),
+            None => live.forget_prepared(),
+        }
         self.jobs.queue.locked().push(ask_of(&job));
         self.jobs.look_through_queue();
     }
@@ -374,9 +377,6 @@ fn run(
     });
     let job = runtime.block_on(note);
     runtime.block_on(node.end_trial(live));
-    if job.state.is_over() {
-        *live.prepared.locked() = None;
-    }
     waits
 }
 
@@ -456,7 +456,7 @@ async fn train(
 
 /// What was found when it was submitted, or is found now; an order ends it.
 async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Lease>]) -> Result<Arc<Workshop>, Halt> {
-    if let Some(prepared) = live.prepared.locked().clone() {
+    if let Some(prepared) = live.prepared() {
         return Ok(prepared);
     }
     let Some(lease) = leases.iter().flatten().next() else {
@@ -479,7 +479,7 @@ async fn prepare(node: &Arc<Node>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
             if let Some(data) = &prepared.data {
                 live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
             }
-            *live.prepared.locked() = Some(prepared.clone());
+            live.keep_prepared(&prepared);
             let host = prepared.brief.host;
             if host != job.host {
                 // Its leases were granted before it was known how large its model is.

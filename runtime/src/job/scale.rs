@@ -47,7 +47,7 @@ impl Node {
         let spec = job.spec.check()?;
         spec.check_change(&change)?;
         let shape = job.shape_after(&change);
-        if let Some(prepared) = live.prepared.locked().clone() {
+        if let Some(prepared) = live.prepared() {
             spec.check_workers(&prepared.brief.sync, shape.workers)?;
             if let Some(data) = &prepared.data {
                 check_shards(&spec, &shape, data)?;

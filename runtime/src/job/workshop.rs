@@ -26,6 +26,7 @@ use crate::sandbox::{Share, TeamId};
 use crate::tenant::Tenant;
 use crate::train::declared::{Declared, OptimizerChanges};
 use crate::train::run::Feed;
+use crate::train::settings;
 use crate::train::worker::{FunctionHost, Trainer, WorkerSetup};
 
 /// Linear memory of a worker: this part of its `memory`, and no more than [`MOST_LINEAR`].
@@ -120,6 +121,13 @@ pub struct Workshop {
 impl Workshop {
     pub fn spec(&self) -> &CheckedSpec {
         &self.brief.spec
+    }
+
+    /// Bytes of memory that it takes of its own, about.
+    pub fn bytes(&self) -> u64 {
+        let settings = settings::bytes(&self.brief.settings);
+        let manifest = self.data.as_ref().map_or(0, |data| data.manifest.memory());
+        size_of::<Self>() as u64 + settings + manifest
     }
 
     pub fn rule(&self) -> Rule {

@@ -104,6 +104,15 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
+/// Bytes of memory that settings take, about.
+pub fn bytes(settings: &[Setting]) -> u64 {
+    let texts = settings.iter().map(|setting| {
+        let value = if let Value::Text(text) = &setting.value { text.len() } else { 0 };
+        setting.name.len() + value
+    });
+    (size_of_val(settings) + texts.sum::<usize>()) as u64
+}
+
 /// As JSON, for a model's metadata.
 pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
     let json = |value: &Value| match value {
