@@ -41,6 +41,8 @@ use crate::text;
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// Memory that is given back comes in many small parts: they are waited for so long before the queue is looked through.
 const GATHER: Duration = Duration::from_millis(10);
+/// How long all that a job has told is kept after its end, for those who follow it.
+const HEARD_AFTER: Duration = Duration::from_secs(60);
 /// How long a job waits for something to pass: twice as long each time in a row, up to the longest.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
@@ -377,6 +379,15 @@ fn run(
     });
     let job = runtime.block_on(note);
     runtime.block_on(node.end_trial(live));
+    if job.state.is_over() {
+        let live = Arc::downgrade(live);
+        runtime.spawn(async move {
+            tokio::time::sleep(HEARD_AFTER).await;
+            if let Some(live) = live.upgrade() {
+                live.events.forget_if_over();
+            }
+        });
+    }
     waits
 }
 
