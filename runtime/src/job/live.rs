@@ -1,7 +1,7 @@
 //! All jobs of a node, in memory as on disk, and the blobs that they need.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,8 @@ pub struct Live {
     /// What it reads. `None` while that is not known.
     needs: RwLock<Option<Needs>>,
     lists: Arc<BlockLists>,
+    /// Whether it is about to be deleted, or was.
+    leaving: AtomicBool,
     /// What its record and its history take of the tenant's `job_bytes`.
     charge: Mutex<RecordCharge>,
 }
@@ -116,6 +118,7 @@ impl Live {
             runs: AtomicU64::default(),
             needs: RwLock::default(),
             lists,
+            leaving: AtomicBool::new(false),
         })
     }
 
@@ -155,6 +158,17 @@ impl Live {
     /// Where it runs, if that is kept.
     pub fn prepared(&self) -> Option<Arc<Workshop>> {
         self.prepared.get()
+    }
+
+    /// Begins to delete it, unless somebody does already: nobody resumes it from here on. Changes are held off by the
+    /// caller.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
+        (!self.leaving.swap(true, Relaxed)).then(|| Leaving { live: self.clone(), left: false })
+    }
+
+    /// Whether it is about to be deleted, or was.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
     }
 
     /// Names what it reads, so that nobody deletes it.
@@ -200,6 +214,31 @@ impl Live {
                     blocks.digests().iter().copied().for_each(tell);
                 }
             }
+        }
+    }
+}
+
+/// A job that is about to be deleted. It stays, and can be resumed, if it is not.
+pub(super) struct Leaving {
+    live: Arc<Live>,
+    left: bool,
+}
+
+impl Leaving {
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// It was deleted.
+    pub fn has_left(mut self) {
+        self.left = true;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.left {
+            self.live.leaving.store(false, Relaxed);
         }
     }
 }
@@ -401,7 +440,7 @@ impl Jobs {
     }
 
     /// Whether it was not deleted meanwhile, with its tenant: then nothing of it is written any more.
-    fn is_shown(&self, live: &Live) -> bool {
+    pub(super) fn is_shown(&self, live: &Live) -> bool {
         let job = live.job();
         let shown = self.live(job.tenant, job.name.as_str());
         shown.is_ok_and(|shown| std::ptr::eq(Arc::as_ptr(&shown), live))
@@ -697,6 +736,19 @@ pub(super) mod tests {
         assert_eq!((jobs.unknown_needs(), kept()), (1, HashSet::new()));
         live.need(live.job().version, None);
         assert_eq!((jobs.unknown_needs(), kept()), (0, HashSet::from([other])));
+    }
+
+    #[tokio::test]
+    async fn a_job_that_could_not_be_deleted_stays_and_one_that_was_is_gone_for_good() {
+        let folder = tempfile::tempdir().unwrap();
+        let (jobs, tenant) = jobs(folder.path()).await;
+        let live = jobs.add(job(State::Done, 0), &tenant).await.unwrap();
+        let leaving = live.leave().unwrap();
+        assert!(live.is_leaving() && live.leave().is_none());
+        drop(leaving);
+        assert!(!live.is_leaving());
+        live.leave().unwrap().has_left();
+        assert!(live.is_leaving(), "whoever found it before does not resume it");
     }
 
     #[tokio::test]
