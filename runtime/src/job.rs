@@ -5,7 +5,8 @@
 //! - [`brief`], [`workshop`]: what a job is, and where it runs
 //! - [`record`]: what is kept and told
 //! - [`events`]: what followers are told
-//! - [`live`], [`roster`]: a job, running or not; all jobs of a node, in memory as on disk
+//! - [`live`], [`roster`]: a job, running or not; all jobs of a node, in memory as on disk; `held`: what is kept for them beside
+//!   their records
 //! - [`facilities`]: what a node has for its jobs. Nothing here knows a node
 //! - `submit`, `room`: how a job comes in, and what is refused because there can never be room for it
 //! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
@@ -40,6 +41,7 @@ pub mod exchange;
 pub mod facilities;
 mod fan_out;
 mod free;
+mod held;
 mod infer;
 mod keep;
 pub mod live;

@@ -24,7 +24,7 @@
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
 //! - [`config`]: what the operator sets
 //! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
-//! - [`clock`], [`digest`], `locks`, [`names`], `seed`, [`units`]: small words used everywhere
+//! - [`clock`], [`digest`], `locks`, [`names`], `seed`, `text`, [`units`]: small words used everywhere
 
 pub mod api;
 pub mod backup;
@@ -56,5 +56,6 @@ pub mod sandbox;
 mod seed;
 pub mod server;
 pub mod tenant;
+mod text;
 pub mod train;
 pub mod units;

@@ -20,6 +20,10 @@ use crate::places::NoPlace;
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
 use crate::tenant::{OverLimit, StorageFull, TenantError};
+use crate::text;
+
+/// The most bytes of a problem's detail, which may have a guest's error in it and what was tried.
+const MOST_DETAIL: usize = 2 * text::MOST_ERROR;
 
 /// The prefix of a problem's type.
 pub const TYPE_PREFIX: &str = "urn:weft:problem:";
@@ -93,7 +97,7 @@ pub struct ApiError {
 
 impl ApiError {
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        let detail = detail.into();
+        let detail = text::cut(detail.into(), MOST_DETAIL);
         Self { kind, detail, limit: None, word: None, function_error: None, invocation: None, retry_after: None }
     }
 

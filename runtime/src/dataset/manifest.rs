@@ -48,6 +48,16 @@ impl Manifest {
         Digest::of(&self.to_bytes())
     }
 
+    /// Bytes of memory that it takes, about.
+    pub fn memory(&self) -> u64 {
+        let Statistics { mean, squares, low, high, .. } = &self.statistics;
+        let numbers =
+            size_of_val(&mean[..]) + size_of_val(&squares[..]) + size_of_val(&low[..]) + size_of_val(&high[..]);
+        let names: usize = self.class_names.iter().map(|name| size_of::<String>() + name.len()).sum();
+        let split = |split: &Split| size_of_val(&split.blocks[..]) + size_of_val(&split.classes[..]);
+        (size_of::<Self>() + numbers + names + split(&self.train) + split(&self.test)) as u64
+    }
+
     /// How many classes the labels have, in either split; none where labels are no classes.
     pub fn classes(&self) -> usize {
         self.train.classes.len()

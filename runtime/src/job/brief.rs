@@ -6,10 +6,9 @@ use weft_core::sync::Sync;
 
 use super::model::HostMemory;
 use crate::digest::Digest;
-use crate::host::bindings::weft::train::training::Setting;
 use crate::names::Name;
 use crate::tenant::TenantId;
-use crate::train::settings;
+use crate::train::settings::{self, Settings};
 
 /// Everything that a worker anywhere needs to know of a job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,7 +21,7 @@ pub struct Brief {
     pub version: Digest,
     pub data: Option<DataRef>,
     #[serde(with = "settings::as_words")]
-    pub settings: Vec<Setting>,
+    pub settings: Settings,
     pub trainer: TrainerKind,
     pub spec: CheckedSpec,
     pub sync: Sync,

@@ -13,6 +13,10 @@ use crate::tenant::Charge;
 /// Events that are kept for those who come late: so many of them, and so many bytes.
 const KEPT: usize = 1_024;
 const KEPT_BYTES: u64 = 256 << 10;
+/// So many bytes of a job's latest events are kept even if its tenant has no room for them; the latest event in any case.
+const KEPT_ANYWAY: u64 = 8 << 10;
+/// Events of a job that is over that are kept once those who followed it have had time to hear of its end.
+const LAST: usize = 16;
 /// Progress is told no more often than this.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
@@ -29,11 +33,39 @@ impl Book {
         self.last += 1;
         let mut bytes = self.charge.bytes() + event.bytes();
         self.events.push_back((self.last, event));
-        while self.events.len() > KEPT || bytes > KEPT_BYTES && self.events.len() > 1 {
+        while self.events.len() > KEPT || self.events.len() > 1 && !self.pay(bytes) {
             let dropped = self.events.pop_front();
             bytes -= dropped.map_or(0, |(_, event)| event.bytes());
         }
+        if self.events.len() == 1 {
+            self.charge.set_whatever_the_limit(bytes);
+        }
+    }
+
+    /// Has the tenant pay for so many bytes in all, if that is not too much.
+    fn pay(&mut self, bytes: u64) -> bool {
+        let more = bytes.saturating_sub(self.charge.bytes());
+        if bytes > KEPT_BYTES || bytes > KEPT_ANYWAY && self.charge.grow(more).is_err() {
+            return false;
+        }
         self.charge.set_whatever_the_limit(bytes);
+        true
+    }
+
+    /// Forgets all but the latest events.
+    fn keep_last(&mut self, most: usize) {
+        self.events.drain(..self.events.len().saturating_sub(most));
+        let bytes: u64 = self.events.iter().map(|(_, event)| event.bytes()).sum();
+        self.charge.set_whatever_the_limit(bytes);
+    }
+
+    /// Whether the job is over by what was told last.
+    fn is_over(&self) -> bool {
+        let state = |(_, event): &(u64, JobEvent)| match event {
+            JobEvent::State { state, .. } => Some(*state),
+            _ => None,
+        };
+        self.events.iter().rev().find_map(state).is_some_and(State::is_over)
     }
 
     /// Takes the latest event back, if it only says how far the job is.
@@ -59,7 +91,9 @@ impl EventBook {
         let last = start << 32;
         let book = Book { events: VecDeque::new(), last, progressed: None, charge };
         let book = Self { book: Mutex::new(book), latest: watch::channel(last).0 };
-        for epoch in &job.history[job.history.len().saturating_sub(KEPT)..] {
+        // One of a job that is over is how it ended.
+        let epochs = if job.state.is_over() { LAST - 1 } else { KEPT };
+        for epoch in &job.history[job.history.len().saturating_sub(epochs)..] {
             book.tell(JobEvent::Epoch(Box::new(EpochRecord::clone(epoch))));
         }
         book.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
@@ -93,11 +127,15 @@ impl EventBook {
 
     /// Whether the job is over by what was told last.
     pub fn is_over(&self) -> bool {
-        let state = |(_, event): &(u64, JobEvent)| match event {
-            JobEvent::State { state, .. } => Some(*state),
-            _ => None,
-        };
-        self.book().events.iter().rev().find_map(state).is_some_and(State::is_over)
+        self.book().is_over()
+    }
+
+    /// Keeps only the latest events of a job that is over.
+    pub fn forget_if_over(&self) {
+        let mut book = self.book();
+        if book.is_over() {
+            book.keep_last(LAST);
+        }
     }
 
     /// Tells whoever follows that there is something new.
@@ -118,7 +156,7 @@ mod tests {
 
     #[test]
     fn events_are_kept_up_to_a_number_of_bytes_which_are_the_tenants() {
-        let account = Account::new("job_bytes", 1, None);
+        let account = Account::new("job_bytes", 1 << 20, None);
         let book = EventBook::of(&job(State::Running, 0), 0, Charge::none(account.clone()));
         for worker in 0..4_096 {
             book.tell(JobEvent::Worker { worker, reason: "x".repeat(4_096) });
@@ -130,8 +168,50 @@ mod tests {
         for step in 0..3 {
             book.tell(JobEvent::Progress(crate::job::record::Progress { step, ..Default::default() }));
         }
-        assert_eq!(book.after(0, usize::MAX).len(), kept.len() + 1, "only the latest progress is kept");
+        let progress = |(_, event): &(u64, JobEvent)| matches!(event, JobEvent::Progress(_));
+        let events = book.after(0, usize::MAX);
+        assert_eq!(events.iter().filter(|event| progress(event)).count(), 1, "only the latest progress is kept");
         drop(book);
         assert_eq!(account.used(), 0);
+    }
+
+    #[test]
+    fn a_tenant_without_room_has_the_latest_events_and_no_more() {
+        let account = Account::new("job_bytes", 1, None);
+        let books: Vec<_> =
+            (0..8).map(|_| EventBook::of(&job(State::Running, 0), 0, Charge::none(account.clone()))).collect();
+        for worker in 0..100 {
+            for book in &books {
+                book.tell(JobEvent::Worker { worker, reason: "x".repeat(1 << 10) });
+            }
+        }
+        assert!(account.used() <= 8 * KEPT_ANYWAY, "{} bytes", account.used());
+        for book in &books {
+            let kept = book.after(0, usize::MAX);
+            assert!(kept.len() > 4, "{} events", kept.len());
+            assert!(matches!(kept.last(), Some((_, JobEvent::Worker { worker: 99, .. }))), "the latest are kept");
+        }
+        // However large it is.
+        let first = &books[0];
+        first.tell(JobEvent::Worker { worker: 0, reason: "x".repeat(KEPT_ANYWAY as usize) });
+        assert_eq!(first.after(0, usize::MAX).len(), 1);
+        drop(books);
+        assert_eq!(account.used(), 0);
+    }
+
+    #[test]
+    fn a_job_that_is_over_keeps_its_last_events() {
+        let account = Account::new("job_bytes", 1 << 20, None);
+        let book = EventBook::of(&job(State::Running, 0), 0, Charge::none(account.clone()));
+        let tell = |worker| book.tell(JobEvent::Worker { worker, reason: String::new() });
+        (0..100).for_each(tell);
+        book.forget_if_over();
+        assert_eq!(book.after(0, usize::MAX).len(), 101, "it is not over");
+        let before = account.used();
+        book.tell(JobEvent::State { state: State::Done, reason: String::new() });
+        book.forget_if_over();
+        let kept = book.after(0, usize::MAX);
+        assert_eq!((kept.len(), book.is_over()), (LAST, true));
+        assert!(account.used() < before / 5, "{} of {before} bytes", account.used());
     }
 }

@@ -132,18 +132,9 @@ impl FanOut {
         if samples == 0 {
             return Ok(false);
         }
-        let mut mean = std::mem::take(&mut all[0].gradients);
-        let mut parts: Vec<(&[f32], u64)> = Vec::new();
-        let first = mean.clone();
-        for (index, computed) in all.iter().enumerate() {
-            parts.push((if index == 0 { &first } else { &computed.gradients }, computed.samples));
-        }
-        merge::mean(&mut mean, &parts);
-        declared.write(Part::Gradients, &mean)?;
-        let mut buffers = all[0].buffers.clone();
-        let parts: Vec<(&[f32], u64)> = all.iter().map(|computed| (&computed.buffers[..], computed.samples)).collect();
-        merge::mean(&mut buffers, &parts);
-        declared.write(Part::Buffers, &buffers)?;
+        declared.write(Part::Gradients, &mean(&all, |computed| &computed.gradients)?)?;
+        declared.write(Part::Buffers, &mean(&all, |computed| &computed.buffers)?)?;
+        drop(all);
         if descends {
             worker.descend(info.rate)?;
             if self.updates {
@@ -153,6 +144,24 @@ impl FanOut {
         timing.update += updating.elapsed();
         Ok(true)
     }
+}
+
+/// The mean of a row of numbers that all have who have samples. At least one has. A row of another length than the
+/// worker's own, which is the first, is an error: its function has declared another model.
+fn mean(all: &[Computed], row: impl Fn(&Computed) -> &[f32]) -> Result<Vec<f32>, WorkerError> {
+    let length = all.first().map_or(0, |own| row(own).len());
+    let with_samples = all.iter().filter(|computed| computed.samples > 0);
+    let parts: Vec<(&[f32], u64)> = with_samples.map(|computed| (row(computed), computed.samples)).collect();
+    if let Some((other, _)) = parts.iter().find(|(part, _)| part.len() != length) {
+        let other = other.len();
+        return Err(WorkerError::Train(format!(
+            "one of its functions computed {other} numbers for the {length} of its worker: a trainer must declare the same \
+             every time"
+        )));
+    }
+    let mut mean = vec![0.0; length];
+    merge::mean(&mut mean, &parts);
+    Ok(mean)
 }
 
 impl Lane {
@@ -191,6 +200,7 @@ async fn compute(
 ) -> Result<(), WorkerError> {
     let mut worker = Worker::start(workshop.setup(&shape, workshop.context(&shape, &lease))).await?;
     worker.rest();
+    worker.declared().map_or(Ok(()), |declared| workshop.check_host_memory(declared, &shape))?;
     let mut kept: Option<(Cursor, Feed)> = None;
     let mut throttle = workshop.throttle(&shape);
     // Its lease is cancelled with its worker's.
@@ -230,4 +240,27 @@ async fn compute(
         outbox.send(Ok(computed)).ok();
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn computed(samples: u64, gradients: &[f32]) -> Computed {
+        Computed { samples, gradients: gradients.to_vec(), ..Computed::default() }
+    }
+
+    #[test]
+    fn a_function_that_computed_another_model_is_an_error_and_no_panic() {
+        let mean = |all: &[Computed]| mean(all, |computed| &computed.gradients);
+        let own = || computed(0, &[0.0, 0.0]);
+        for other in [&[1.0_f32][..], &[1.0; 3]] {
+            let error = mean(&[own(), computed(2, other)]).unwrap_err();
+            assert!(matches!(&error, WorkerError::Train(text) if text.contains("declare the same")), "{error}");
+            assert!(mean(&[computed(1, &[1.0, 2.0]), computed(2, other)]).is_err());
+        }
+        // One that had no samples left has computed nothing.
+        assert_eq!(mean(&[own(), computed(0, &[]), computed(2, &[1.0, 2.0])]).unwrap(), [1.0, 2.0]);
+        assert_eq!(mean(&[computed(1, &[1.0, 2.0]), computed(3, &[5.0, 6.0])]).unwrap(), [4.0, 5.0]);
+    }
 }

@@ -78,7 +78,7 @@ fn model_name(job: &Name, suffix: &str) -> Result<Name, String> {
 }
 
 /// Waits for an order other than to run, and gives what it comes to.
-async fn ordered(orders: &mut watch::Receiver<Order>) -> Halt {
+pub(super) async fn ordered(orders: &mut watch::Receiver<Order>) -> Halt {
     let order = orders.wait_for(|order| *order != Order::Run).await.map_or(Order::Stop, |order| *order);
     if order == Order::Pause { Halt::Paused } else { Halt::Stopped }
 }
@@ -343,9 +343,9 @@ impl Kept {
         drop(pin);
         if let Some(before) = before {
             tenant.storage.release(before.size);
-            // One that cannot be deleted now goes with the next sweep.
+            // The job does not wait for a bucket to delete it. One that cannot be deleted now goes with the next sweep.
             if before.digest != next.digest
-                && let Err(error) = blobs.collect(&[before.digest]).await
+                && let Err(error) = blobs.collect_soon(&[before.digest]).await
             {
                 tracing::warn!(%error, job = %self.workshop.brief.job, "an old checkpoint could not be deleted");
             }

@@ -1,6 +1,6 @@
 //! A job, running or not, and the blobs that it needs.
 
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
@@ -8,6 +8,7 @@ use tokio::sync::{mpsc, watch};
 use weft_core::queue::Ask;
 
 use super::events::EventBook;
+use super::held::{BlockList, BlockLists, Spare};
 use super::record::{EpochRecord, Job, JobEvent};
 use super::team::Order;
 use super::workshop::Workshop;
@@ -32,33 +33,57 @@ pub struct Live {
     /// While it runs: workers to be lost.
     pub kills: Mutex<Option<mpsc::UnboundedSender<u32>>>,
     /// Where it runs, once its trainer and its data set were looked at.
-    pub prepared: Mutex<Option<Arc<Workshop>>>,
+    prepared: Spare<Arc<Workshop>>,
     /// How often in a row it had to wait for something to pass.
     pub(super) stumbles: AtomicU32,
     /// How often it has begun to run since the node was started.
     pub(super) runs: AtomicU64,
-    /// Blobs that it reads: its component, its data set's manifest and blocks. `None` while that is not known.
-    needs: RwLock<Option<Vec<Digest>>>,
+    /// What it reads. `None` while that is not known.
+    pub(super) needs: RwLock<Option<Needs>>,
+    lists: Arc<BlockLists>,
+    /// Whether it is about to be deleted, or was.
+    leaving: AtomicBool,
     /// What its record and its history take of the tenant's `job_bytes`.
-    charge: Mutex<Charge>,
+    charge: Mutex<RecordCharge>,
+}
+
+/// What a job's record and its history take.
+struct RecordCharge {
+    charge: Charge,
+    /// What the record takes of it, as it is now.
+    record: u64,
+}
+
+impl RecordCharge {
+    /// A record changes in little parts, each with a bound of its own, for jobs that have their place already: it is charged
+    /// whatever the limit.
+    fn record_is(&mut self, bytes: u64) {
+        let all = self.charge.bytes() - self.record + bytes;
+        self.charge.set_whatever_the_limit(all);
+        self.record = bytes;
+    }
 }
 
 impl Live {
-    pub(super) fn new(job: Job, start: u64, charge: Charge) -> Arc<Self> {
+    /// What the charge has is for the record, and for the history if there is one.
+    pub(super) fn new(job: Job, start: u64, charge: Charge, lists: Arc<BlockLists>) -> Arc<Self> {
         let account = charge.account().clone();
+        let record = job.bytes().min(charge.bytes());
         Arc::new(Self {
-            events: Arc::new(EventBook::of(&job, start, Charge::none(account))),
-            charge: Mutex::new(charge),
+            events: Arc::new(EventBook::of(&job, start, Charge::none(account.clone()))),
+            prepared: Spare::of(account),
+            charge: Mutex::new(RecordCharge { charge, record }),
             job: RwLock::new(Arc::new(job)),
             changing: tokio::sync::Mutex::default(),
             asked: Instant::now(),
             orders: watch::channel(Order::Run).0,
             booked: Mutex::default(),
             kills: Mutex::default(),
-            prepared: Mutex::default(),
             stumbles: AtomicU32::default(),
             runs: AtomicU64::default(),
             needs: RwLock::default(),
+            lists,
+            leaving: AtomicBool::new(false),
         })
     }
 
@@ -68,19 +93,25 @@ impl Live {
 
     /// Charges the tenant for another epoch of its history, before that is kept.
     pub(super) fn charge_epoch(&self, epoch: &EpochRecord) -> Result<(), OverLimit> {
-        self.charge.locked().grow(epoch.bytes())
+        self.charge.locked().charge.grow(epoch.bytes())
     }
 
     /// Changes what is shown; it is written with the next change.
     pub(super) fn note(&self, change: impl FnOnce(&mut Job)) {
         let mut shown = self.job.writing();
-        let mut job = Job::clone(&shown);
-        change(&mut job);
+        let job = changed(&shown, change);
+        self.charge.locked().record_is(job.bytes());
         *shown = Arc::new(job);
     }
 
     /// Shows a changed record, and tells whoever follows the job.
     pub(super) fn show(&self, before: &Job, job: Job) -> Arc<Job> {
+        self.charge.locked().record_is(job.bytes());
+        if job.state.is_over() && !before.state.is_over() {
+            // What it needed is found again if somebody resumes it.
+            self.forget_prepared();
+            *self.needs.writing() = None;
+        }
         let job = Arc::new(job);
         *self.job.writing() = job.clone();
         if (before.state, &before.reason) != (job.state, &job.reason) {
@@ -99,17 +130,40 @@ impl Live {
     /// Tells why it stands still, or (with an empty reason) that it goes on.
     pub(super) fn tell_reason(&self, reason: &str) {
         self.note(|job| reason.clone_into(&mut job.reason));
-        self.events.tell(JobEvent::State { state: self.job().state, reason: reason.to_owned() });
+        let job = self.job();
+        self.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
+    }
+
+    /// Keeps where it runs for the next time, if its tenant has room for that. Otherwise it is found once more.
+    pub(super) fn keep_prepared(&self, prepared: &Arc<Workshop>) {
+        self.prepared.keep(prepared.clone(), prepared.bytes());
+    }
+
+    pub(super) fn forget_prepared(&self) {
+        self.prepared.forget();
+    }
+
+    /// Where it runs, if that is kept.
+    pub fn prepared(&self) -> Option<Arc<Workshop>> {
+        self.prepared.get()
+    }
+
+    /// Begins to delete it, unless somebody does already: nobody resumes it from here on. Changes are held off by the
+    /// caller.
+    pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
+        (!self.leaving.swap(true, Relaxed)).then(|| Leaving { live: self.clone(), left: false })
+    }
+
+    /// Whether it is about to be deleted, or was.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Relaxed)
     }
 
     /// Names what it reads, so that nobody deletes it.
     pub fn need(&self, version: Digest, manifest: Option<(&Manifest, Digest)>) {
-        let mut needs = vec![version];
-        if let Some((manifest, digest)) = manifest {
-            needs.push(digest);
-            let blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks);
-            needs.extend(blocks.map(|block| block.digest));
-        }
+        let account = self.charge.locked().charge.account().clone();
+        let list = |(manifest, digest)| (digest, self.lists.of(self.job().tenant, digest, manifest, &account));
+        let needs = Needs { version, data: manifest.map(list) };
         *self.needs.writing() = Some(needs);
     }
 
@@ -141,7 +195,52 @@ impl Live {
         if !job.state.is_over() {
             tell(job.version);
             job.data.into_iter().for_each(&mut *tell);
-            self.needs.reading().iter().flatten().copied().for_each(tell);
+            if let Some(Needs { version, data }) = &*self.needs.reading() {
+                tell(*version);
+                if let Some((manifest, blocks)) = data {
+                    tell(*manifest);
+                    blocks.digests().iter().copied().for_each(tell);
+                }
+            }
         }
     }
+}
+
+/// A job that is about to be deleted. It stays, and can be resumed, if it is not.
+pub(super) struct Leaving {
+    live: Arc<Live>,
+    left: bool,
+}
+
+impl Leaving {
+    pub fn live(&self) -> &Arc<Live> {
+        &self.live
+    }
+
+    /// It was deleted.
+    pub fn has_left(mut self) {
+        self.left = true;
+    }
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        if !self.left {
+            self.live.leaving.store(false, Relaxed);
+        }
+    }
+}
+
+/// Blobs that a job reads: its component, its data set's manifest and blocks.
+pub(super) struct Needs {
+    version: Digest,
+    data: Option<(Digest, Arc<BlockList>)>,
+}
+
+/// A job's record after a change, with no longer a reason than is kept.
+pub(super) fn changed(job: &Job, change: impl FnOnce(&mut Job)) -> Job {
+    let mut job = Job::clone(job);
+    change(&mut job);
+    job.cut_reason();
+    job
 }

@@ -1,6 +1,5 @@
 //! The model between rounds, in the host's memory: the global model that workers start from, and each worker's own state.
 
-use std::collections::BTreeSet;
 use std::io;
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +9,7 @@ use weft_gpu::Codec;
 use super::numbers::as_numbers;
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
 use crate::train::declared::{Declared, Part, Plan, Role};
+use crate::train::load::{self, LoadError};
 
 /// The weights and buffers that all workers start a round from.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -64,35 +64,20 @@ impl GlobalModel {
     }
 
     /// Takes the tensors of a file, which must be those that are declared.
-    pub fn take<R: io::Read + io::Seek>(
-        &mut self,
-        plan: &Plan,
-        file: &mut model::Model<R>,
-    ) -> Result<(), crate::train::load::LoadError> {
-        use crate::train::load::{LoadError, check_declared};
-        let declared: BTreeSet<&str> = [Role::Weight, Role::Buffer]
-            .into_iter()
-            .flat_map(|role| plan.places(role))
-            .map(|(declaration, _)| declaration.name.as_str())
-            .collect();
+    pub fn take<R: io::Read + io::Seek>(&mut self, plan: &Plan, file: &mut model::Model<R>) -> Result<(), LoadError> {
+        load::check(plan, file)?;
         for (role, row) in [(Role::Weight, &mut self.weights), (Role::Buffer, &mut self.buffers)] {
             for (declaration, range) in plan.places(role) {
-                let info = file.info(&declaration.name).ok_or_else(|| LoadError::Missing(declaration.name.clone()))?;
-                if info.dtype != Dtype::F32 || info.shape != *declaration.shape {
-                    return Err(LoadError::Shape {
-                        name: declaration.name.clone(),
-                        found: info.shape.clone(),
-                        dtype: info.dtype,
-                        expected: declaration.shape.to_vec(),
-                    });
-                }
-                let bytes = file.tensor(&declaration.name)?;
-                for (into, from) in row[range].iter_mut().zip(bytes.as_chunks::<4>().0) {
-                    *into = f32::from_le_bytes(*from);
-                }
+                let mut rest = row.get_mut(range).unwrap_or_default().iter_mut();
+                file.pieces(&declaration.name, |piece| {
+                    for (into, from) in rest.by_ref().zip(piece.as_chunks::<4>().0) {
+                        *into = f32::from_le_bytes(*from);
+                    }
+                    Ok::<_, LoadError>(())
+                })?;
             }
         }
-        check_declared(file, |name| declared.contains(name))
+        Ok(())
     }
 }
 
@@ -110,10 +95,15 @@ impl HostMemory {
     pub fn per_worker(&self, workers: u32) -> u64 {
         self.each.saturating_add(self.once.div_ceil(u64::from(workers.max(1))))
     }
+
+    /// Whether what has so much has enough for a model that takes `other`.
+    pub fn covers(&self, other: &Self) -> bool {
+        other.each <= self.each && other.once <= self.once
+    }
 }
 
-/// The host's memory that a job takes.
-pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec) -> HostMemory {
+/// The host's memory that a job takes whose workers' steps are fanned out to so many functions each.
+pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec, fan_out: u32) -> HostMemory {
     let bytes = |part: Part| declared.length(part) as u64 * size_of::<f32>() as u64;
     let weights = bytes(Part::Weights);
     let model = weights + bytes(Part::Buffers) + bytes(Part::Statistics);
@@ -121,9 +111,12 @@ pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec) -> HostMemory 
     let duals = if matches!(rule, Rule::Admm(_)) { weights } else { 0 };
     let own_weights = if rule.keeps_weights() { weights } else { 0 };
     let worker_state = bytes(Part::Moments) + bytes(Part::Locals) + residual + duals + own_weights;
+    // The model that the functions of a fanned-out step begin with, what each of them has computed, and the mean.
+    let shared = weights + bytes(Part::Buffers);
+    let lanes = if fan_out > 1 { shared.saturating_mul(u64::from(fan_out) + 2) } else { 0 };
     // What a worker hands over; what is its own as the round began, and as it ends; and what the job has once: the model
     // before and after the round, the best so far, and the file of a model that is written. Checkpoints are streamed.
-    HostMemory { each: model + 2 * worker_state, once: 4 * model }
+    HostMemory { each: (model + 2 * worker_state).saturating_add(lanes), once: 4 * model }
 }
 
 /// What a worker keeps from round to round. When it is lost, its replacement gets it.
@@ -168,5 +161,32 @@ impl WorkerState {
     /// Rows that are there for some rules only, by the names that they have in a checkpoint.
     pub fn optional(&self) -> [(&'static str, &Vec<f32>); 3] {
         [("residual", &self.residual), ("weights", &self.weights), ("duals", &self.duals)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use weft_gpu::device::cpu::Cpu;
+    use weft_gpu::{Context, Crew, Limits, Shape};
+
+    use super::*;
+    use crate::train::declared::{Initial, TensorDeclaration};
+
+    #[test]
+    fn functions_that_a_step_is_fanned_out_to_have_their_copies_counted() {
+        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+        let mut plan = Plan::default();
+        for (name, role) in [("weight", Role::Weight), ("buffer", Role::Buffer)] {
+            let (name, shape) = (name.to_owned(), Shape::new(&[1 << 10]).unwrap());
+            plan.declare(TensorDeclaration { name, role, shape, initial: Initial::Constant(0.0) }).unwrap();
+        }
+        let declared = Declared::new(plan, &context, 0).unwrap();
+        let of = |fan_out| host_memory(&declared, Rule::GradientAverage, Codec::Plain, fan_out);
+        let model = 2 * (4 << 10);
+        // The model that they begin with, four rows of gradients and buffers, and the mean of these.
+        assert_eq!(of(4), HostMemory { each: of(1).each + 6 * model, ..of(1) });
+        assert!(of(4).covers(&of(1)) && !of(1).covers(&of(4)));
     }
 }

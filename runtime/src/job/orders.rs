@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weft_core::spec::BadSpec;
 
+use super::live::Live;
 use super::record::{Job, State};
 use super::room::check_quota;
 use super::team::Order;
@@ -46,6 +47,9 @@ impl Jobs {
         if !matches!(job.state, State::Stopped | State::Failed) {
             return Err(JobError::wrong(&job, "only a job that was stopped or has failed can go on"));
         }
+        if live.is_leaving() {
+            return Err(JobError::wrong(&job, "it is being deleted"));
+        }
         if tenant.is_deleted() {
             return Err(JobError::TenantDeleted);
         }
@@ -82,6 +86,8 @@ impl Jobs {
         for job in self.roster.list(tenant.id).iter().filter(|job| job.state.is_over()) {
             match self.forget(tenant, job).await {
                 Ok(forgotten) => deleted += u64::from(forgotten),
+                // Somebody else deletes it just now.
+                Err(JobError::Wrong { .. }) => {}
                 Err(JobError::Params(error)) => {
                     // A store that is away would be waited for again and again: the rest stays, to be pruned later.
                     tracing::error!(%error, job = %job.name, "its parameters could not be deleted, and it stays");
@@ -95,15 +101,28 @@ impl Jobs {
 
     /// Forgets a job, unless it goes on meanwhile or a later one has its name: then it says `false`.
     async fn forget(&self, tenant: &Tenant, job: &Job) -> Result<bool, JobError> {
+        let leaving = {
+            let _changing = self.roster.pause().await;
+            let same = self.roster.live(tenant.id, job.name.as_str()).ok();
+            let is_same = |live: &Arc<Live>| {
+                let now = live.job();
+                now.state.is_over() && now.created_ms == job.created_ms
+            };
+            let Some(live) = same.filter(is_same) else { return Ok(false) };
+            // From here on nobody resumes it: its values would be deleted under it.
+            live.leave().ok_or_else(|| JobError::wrong(job, "it is being deleted already"))?
+        };
         // Before it is gone, so that none of that name that comes after it finds them; and with nobody waiting for a store
         // that may be away.
         Bucket::of(self.facilities.params.clone(), tenant, Some(job.name.clone())).clear().await?;
         let _changing = self.roster.pause().await;
-        let same = self.roster.get(tenant.id, job.name.as_str()).ok();
-        let Some(job) = same.filter(|now| now.state.is_over() && now.created_ms == job.created_ms) else {
+        // It may have gone with its tenant.
+        if !self.roster.is_shown(leaving.live()) {
             return Ok(false);
-        };
+        }
+        let job = leaving.live().job();
         self.roster.remove(std::slice::from_ref(&job)).await?;
+        leaving.has_left();
         self.facilities.logs.forget_job(tenant.id, &job.name);
         release(tenant, &job);
         Ok(true)

@@ -10,19 +10,20 @@ use weft_core::sync::Sync;
 use weft_gpu::{Codec, Context, Crew, Lease};
 
 use super::JobError;
-use super::model::{GlobalModel, HostMemory, host_memory};
+use super::model::{HostMemory, host_memory};
 use super::workshop::{InstanceRules, JobData, split_memory};
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
 use crate::dataset::rows::{Features, Labels};
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::devices::TAPE_NODES;
-use crate::host::bindings::weft::train::training::{Setting, Traits};
+use crate::host::bindings::weft::train::training::Traits;
 use crate::host::data::StepInfo;
 use crate::model::Model;
 use crate::sandbox::InvokeError;
 use crate::tenant::Tenant;
 use crate::train::declared::OptimizerChanges;
-use crate::train::settings;
+use crate::train::load;
+use crate::train::settings::{self, Settings};
 use crate::train::worker::{FunctionHost, Trainer, Worker, WorkerSetup};
 
 /// Samples that are tried out.
@@ -46,7 +47,7 @@ pub struct Probe<R> {
 
 /// What was found out.
 pub struct Probed {
-    pub settings: Vec<Setting>,
+    pub settings: Settings,
     pub trainer: TrainerKind,
     pub sync: Sync,
     /// The host's memory for copies of the model.
@@ -56,7 +57,7 @@ pub struct Probed {
 impl<R: Read + Seek> Probe<R> {
     /// For a thread that nobody else needs: kernels do not wait. What the trainer says here is not kept: the workers say
     /// it again.
-    pub async fn run(mut self, lease: &Lease) -> Result<Probed, JobError> {
+    pub async fn run(self, lease: &Lease) -> Result<Probed, JobError> {
         let (linear, _) = split_memory(self.shape.memory);
         let context = Context::leased(lease, Arc::new(Crew::new(1)), TAPE_NODES);
         let words = &self.spec.words;
@@ -95,11 +96,9 @@ impl<R: Read + Seek> Probe<R> {
         if words.optimizer.is_some() && declared.plan().optimizer.is_none() {
             return Err(BadSpec::new("optimizer", "the trainer declares none that could be replaced").into());
         }
-        let host = host_memory(declared, sync.rule, self.codec);
-        if let Some(model) = &mut self.init_from {
-            let plan = declared.plan().clone();
-            let mut shared = GlobalModel::read(declared).map_err(|error| JobError::Refused(error.to_string()))?;
-            shared.take(&plan, model).map_err(|error| BadSpec::new("init_from", error))?;
+        let host = host_memory(declared, sync.rule, self.codec, self.shape.fan_out);
+        if let Some(model) = &self.init_from {
+            load::check(declared.plan(), model).map_err(|error| BadSpec::new("init_from", error))?;
         }
         if let Some(data) = self.data.as_ref().filter(|_| !self.has_trained) {
             let batch = sample(data, &context)?;

@@ -12,6 +12,7 @@ use crate::digest::Digest;
 use crate::meta::Record;
 use crate::names::Name;
 use crate::tenant::TenantId;
+use crate::text;
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
 use weft_core::suspects::Deaths;
 use weft_core::usage::{Spending, Stages, Traffic};
@@ -316,6 +317,12 @@ impl Job {
     /// Notes that it is over.
     pub(super) fn end(&mut self, state: State, reason: impl Into<String>) {
         (self.state, self.reason, self.ended_ms) = (state, reason.into(), Some(unix_ms()));
+        self.cut_reason();
+    }
+
+    /// Keeps as much of its reason as a record may have: guests and stores have their words in it.
+    pub(super) fn cut_reason(&mut self) {
+        self.reason = text::cut(std::mem::take(&mut self.reason), text::MOST_ERROR);
     }
 }
 
@@ -390,6 +397,14 @@ pub(super) mod tests {
             scaled: false,
             idempotency: None,
         }
+    }
+
+    #[test]
+    fn a_job_that_is_over_has_a_short_reason() {
+        let mut job = job(State::Running, 7);
+        job.end(State::Failed, format!("it failed{}for good", "ä".repeat(8 << 20)));
+        assert!(job.reason.len() <= 4 << 10, "{} bytes", job.reason.len());
+        assert!(job.reason.starts_with("it failed") && job.reason.ends_with("for good"), "{}", job.reason);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use weft_core::queue::Queue;
 
 use super::JobError;
 use super::events::EventBook;
+use super::held::BlockLists;
 use super::live::Live;
 use super::record::{EpochRecord, Job};
 use super::team::Order;
@@ -62,6 +63,7 @@ pub struct Roster {
     pub(super) metadata: Arc<Metadata>,
     blobs: Arc<Blobs>,
     shown: Arc<Shown>,
+    lists: Arc<BlockLists>,
     pub(super) queue: Mutex<Queue>,
     /// How many run.
     pub(super) running: watch::Sender<usize>,
@@ -81,7 +83,7 @@ impl Roster {
         max_workers: u32,
         tenants: &Tenants,
     ) -> Result<Self, MetaError> {
-        let shown = Shown::default();
+        let (shown, lists) = (Shown::default(), Arc::<BlockLists>::default());
         let mut histories: HashMap<(TenantId, Name), Vec<Arc<EpochRecord>>> = HashMap::new();
         for kept in metadata.all::<KeptEpoch>()? {
             histories.entry((kept.tenant, kept.job)).or_default().push(Arc::new(kept.epoch));
@@ -94,12 +96,12 @@ impl Roster {
             let charge = Charge::whatever_the_limit(owner.jobs.clone(), bytes);
             let (tenant, name) = (job.tenant, job.name.to_string());
             let start = job.starts + 1;
-            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge));
+            shown.0.writing().entry(tenant).or_default().insert(name, Live::new(job, start, charge, lists.clone()));
         }
         let queue = Mutex::new(Queue::new(max_workers, PATIENCE, BARS_FOR));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
         let (wake, changing, recording) = Default::default();
-        Ok(Self { metadata, blobs, shown, queue, running, wake, changing, recording })
+        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, changing, recording })
     }
 
     /// Who tells which blobs are needed.
@@ -187,7 +189,7 @@ impl Roster {
         })?;
         self.metadata.commit(Batch::default().put(&job)?).await?;
         let (tenant, name) = (job.tenant, job.name.to_string());
-        let live = Live::new(job, 0, charge);
+        let live = Live::new(job, 0, charge, self.lists.clone());
         self.shown.0.writing().entry(tenant).or_default().insert(name, live.clone());
         Ok(live)
     }

@@ -15,20 +15,28 @@ use tokio::task::JoinSet;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
+use super::channel::Channel;
 use super::checkpoint::Training;
 use super::engine::{Ending, Engine, Origin};
-use super::keep::Kept;
+use super::keep::{Kept, ordered};
 use super::live::Live;
 use super::meter::Meter;
 use super::prepare::Found;
 use super::record::{Job, JobEvent, State};
-use super::team::{Halt, Lines, News, Order, Team};
+use super::team::{Halt, Lines, News, Team};
 use super::workshop::Workshop;
 use super::{JobError, Jobs, suspects};
 use crate::clock::unix_ms;
 use crate::locks::Lock;
 use crate::logs::one_line;
 use crate::tenant::Tenant;
+use crate::text;
+
+/// How long all that a job has told is kept after its end, for those who follow it.
+const HEARD_AFTER: Duration = Duration::from_secs(60);
+/// How long what a job has left in its channel may take to be deleted, and how long once it is told to end.
+const LEAVE_WITHIN: Duration = Duration::from_secs(60);
+const LEAVE_SOON: Duration = Duration::from_secs(2);
 
 impl Jobs {
     pub(super) fn start_job(self: &Arc<Self>, live: Arc<Live>, ask: Ask, leases: Vec<Vec<Lease>>) {
@@ -114,7 +122,13 @@ fn run(
     let job = runtime.block_on(note);
     runtime.block_on(jobs.roster.end_trial(live));
     if job.state.is_over() {
-        *live.prepared.locked() = None;
+        let live = Arc::downgrade(live);
+        runtime.spawn(async move {
+            tokio::time::sleep(HEARD_AFTER).await;
+            if let Some(live) = live.upgrade() {
+                live.events.forget_if_over();
+            }
+        });
     }
     waits
 }
@@ -156,7 +170,60 @@ async fn train(
     // It may have been scaled before it was known what it is.
     let fits = workshop.spec().check_workers(&workshop.brief.sync, job.shape().workers);
     fits.map_err(|error| Halt::Failed(error.to_string()))?;
-    let from = match (&job.checkpoint, &job.spec.init_from) {
+    let from = unless_ordered(live, origin(jobs, &workshop, &job)).await?;
+    let deadline = Some(job.spec.max_time_ms).filter(|ms| *ms > 0).map(|ms| {
+        let spent: f64 = job.history.iter().map(|epoch| epoch.seconds).sum();
+        Instant::now() + Duration::from_millis(ms).saturating_sub(Duration::from_secs_f64(spent))
+    });
+    let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &workshop) };
+    let opened = async { jobs.open_channel(live, &workshop).await.map_err(halt) };
+    let channel = unless_ordered(live, opened).await?;
+    let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
+    let (team, declaration) = started?;
+    let ms = live.asked.elapsed().as_secs_f64() * 1e3;
+    live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
+    live.note_ready(ms);
+    let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
+    let prices = jobs.facilities.rules.prices;
+    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
+    let ending = engine.run().await;
+    leave(live, &*channel).await;
+    Ok(ending)
+}
+
+/// Does `work`, unless an order comes first: then it is dropped half-way.
+async fn unless_ordered<T>(live: &Live, work: impl Future<Output = Result<T, Halt>>) -> Result<T, Halt> {
+    let mut orders = live.orders.subscribe();
+    tokio::select! {
+        biased;
+        halt = ordered(&mut orders) => Err(halt),
+        done = work => done,
+    }
+}
+
+/// Deletes what a job has left in its channel, for which a store may take some time; less once the job is told to end. What
+/// stays is deleted by the next run of the job, or when the node is started.
+async fn leave(live: &Live, channel: &dyn Channel) {
+    let mut orders = live.orders.subscribe();
+    let over = async {
+        let told = tokio::time::timeout(LEAVE_WITHIN, ordered(&mut orders)).await;
+        if told.is_ok() {
+            tokio::time::sleep(LEAVE_SOON).await;
+        }
+    };
+    let cleared = tokio::select! {
+        cleared = channel.clear() => cleared.map_err(|error| error.to_string()),
+        () = over => Err("it took too long".to_owned()),
+    };
+    if let Err(error) = cleared {
+        tracing::warn!(%error, job = %live.job().name, "what a job has left in its channel could not be deleted");
+    }
+}
+
+/// What a job goes on from.
+async fn origin(jobs: &Arc<Jobs>, workshop: &Workshop, job: &Job) -> Result<Origin, Halt> {
+    let halt = |error: JobError| Halt::of(&error);
+    Ok(match (&job.checkpoint, &job.spec.init_from) {
         (Some(checkpoint), _) => {
             let bytes = jobs.facilities.blobs.read(&checkpoint.digest, 0..checkpoint.size).await;
             let bytes = bytes.map_err(|error| halt(error.into()))?;
@@ -171,31 +238,12 @@ async fn train(
             Origin::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
         }
         (None, None) => Origin::FirstValues,
-    };
-    let deadline = Some(job.spec.max_time_ms).filter(|ms| *ms > 0).map(|ms| {
-        let spent: f64 = job.history.iter().map(|epoch| epoch.seconds).sum();
-        Instant::now() + Duration::from_millis(ms).saturating_sub(Duration::from_secs_f64(spent))
-    });
-    let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &workshop) };
-    let channel = jobs.open_channel(live, &workshop).await.map_err(halt)?;
-    let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
-    let (team, declaration) = started?;
-    let ms = live.asked.elapsed().as_secs_f64() * 1e3;
-    live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
-    live.note_ready(ms);
-    let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
-    let prices = jobs.facilities.rules.prices;
-    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
-    let ending = engine.run().await;
-    if let Err(error) = channel.clear().await {
-        tracing::warn!(%error, job = %job.name, "what a job has left in its channel could not be deleted");
-    }
-    Ok(ending)
+    })
 }
 
 /// What was found when it was submitted, or is found now; an order ends it.
 async fn prepare(jobs: &Arc<Jobs>, live: &Arc<Live>, job: &Job, leases: &[Vec<Lease>]) -> Result<Arc<Workshop>, Halt> {
-    if let Some(prepared) = live.prepared.locked().clone() {
+    if let Some(prepared) = live.prepared() {
         return Ok(prepared);
     }
     let Some(lease) = leases.iter().flatten().next() else {
@@ -203,32 +251,25 @@ async fn prepare(jobs: &Arc<Jobs>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
     };
     let Some(tenant) = jobs.facilities.tenants.by_id(job.tenant) else { return Err(Halt::Stopped) };
     let try_out = async {
-        let found = find(jobs, live, &tenant, job).await?;
-        jobs.try_out(&tenant, job, found, lease).await
+        let tried = match find(jobs, live, &tenant, job).await {
+            Ok(found) => jobs.try_out(&tenant, job, found, lease).await,
+            Err(error) => Err(error),
+        };
+        tried.map_err(|error| Halt::of(&error))
     };
-    let mut orders = live.orders.subscribe();
-    tokio::select! {
-        biased;
-        ordered = orders.wait_for(|order| *order != Order::Run) => {
-            let order = ordered.map_or(Order::Stop, |order| *order);
-            Err(if order == Order::Pause { Halt::Paused } else { Halt::Stopped })
-        }
-        prepared = try_out => {
-            let prepared = prepared.map_err(|error| Halt::of(&error))?;
-            if let Some(data) = &prepared.data {
-                live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
-            }
-            *live.prepared.locked() = Some(prepared.clone());
-            let host = prepared.brief.host;
-            if host != job.host {
-                // Its leases were granted before it was known how large its model is.
-                let noted = jobs.roster.change(live, |job| job.host = host).await;
-                let needed = noted.map_err(|error| Halt::of(&error.into()))?.host_bytes();
-                return Err(Halt::Waits(format!("each worker needs {needed} bytes for copies of the model")));
-            }
-            Ok(prepared)
-        }
+    let prepared = unless_ordered(live, try_out).await?;
+    if let Some(data) = &prepared.data {
+        live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
     }
+    live.keep_prepared(&prepared);
+    let host = prepared.brief.host;
+    if host != job.host {
+        // Its leases were granted before it was known how large its model is.
+        let noted = jobs.roster.change(live, |job| job.host = host).await;
+        let needed = noted.map_err(|error| Halt::of(&error.into()))?.host_bytes();
+        return Err(Halt::Waits(format!("each worker needs {needed} bytes for copies of the model")));
+    }
+    Ok(prepared)
 }
 
 /// What a job needs. The other suspects wait while one is on trial, so one whose blobs do not come lets them pass: it is
@@ -249,6 +290,7 @@ fn news(live: Arc<Live>, workshop: &Workshop) -> Box<dyn Fn(News) + Send> {
     Box::new(move |news| match news {
         News::Lost { worker, reason } => {
             tracing::info!(%job, worker, reason = %one_line(&reason), "a worker was lost");
+            let reason = text::cut(reason, text::MOST_ERROR);
             live.events.tell(JobEvent::Worker { worker, reason });
         }
         News::Silent(text) => {

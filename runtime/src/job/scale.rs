@@ -48,7 +48,7 @@ impl Jobs {
         let spec = job.spec.check()?;
         spec.check_change(&change)?;
         let shape = job.shape_after(&change);
-        if let Some(prepared) = live.prepared.locked().clone() {
+        if let Some(prepared) = live.prepared() {
             spec.check_workers(&prepared.brief.sync, shape.workers)?;
             if let Some(data) = &prepared.data {
                 check_shards(&spec, &shape, data)?;

@@ -266,7 +266,10 @@ impl Roster {
         if manifest.is_some() || job.data.is_none() {
             live.need(job.version, manifest.zip(job.data));
         }
-        *live.prepared.locked() = prepared;
+        match &prepared {
+            Some(prepared) => live.keep_prepared(prepared),
+            None => live.forget_prepared(),
+        }
         self.queue.locked().push(ask_of(&job));
         self.look_through_queue();
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use weft_core::spec::Shape;
 use weft_core::sync::Who;
 use weft_core::sync::topology::Source;
@@ -89,6 +89,8 @@ pub struct WorkerHandle {
     orders: mpsc::UnboundedSender<WorkOrder>,
     cancel: Cancel,
     dismissed: Arc<AtomicBool>,
+    /// Ends whatever it waits for, a channel say.
+    leaves: Arc<Notify>,
 }
 
 impl WorkerHandle {
@@ -101,6 +103,7 @@ impl WorkerHandle {
     pub fn dismiss(&self) {
         self.dismissed.store(true, Relaxed);
         self.cancel.cancel();
+        self.leaves.notify_one();
     }
 }
 
@@ -125,7 +128,9 @@ pub fn start_worker(
     let first = leases.as_ref().and_then(|leases| leases.first());
     let cancel = first.map_or_else(Cancel::default, |lease| lease.cancel().clone());
     let dismissed = Arc::new(AtomicBool::new(false));
-    let handle = WorkerHandle { who, orders, cancel: cancel.clone(), dismissed: dismissed.clone() };
+    let leaves = Arc::new(Notify::new());
+    let (cancels, leaving) = (cancel.clone(), leaves.clone());
+    let handle = WorkerHandle { who, orders, cancel: cancels, dismissed: dismissed.clone(), leaves };
     let failed = reports.clone();
     let work = move || {
         // However it ends, somebody hears of it.
@@ -136,6 +141,13 @@ pub fn start_worker(
                 None => find_room(&workshop, &shape, &cancel, &dismissed).await?,
             };
             WorkerLoop::open(workshop, channel, shape, who, leases, reports, dismissed).await?.work(inbox).await
+        };
+        let run = async {
+            tokio::select! {
+                biased;
+                done = run => done,
+                () = leaving.notified() => Ok(()),
+            }
         };
         obituary.error = match runtime.block_on(run) {
             Ok(()) => WorkerError::Stopped,

@@ -124,6 +124,7 @@ impl WorkerLoop {
         let context = workshop.context(&shape, &lease);
         let worker = Worker::start(workshop.setup(&shape, context)).await?;
         worker.rest();
+        worker.declared().map_or(Ok(()), |declared| workshop.check_host_memory(declared, &shape))?;
         let declaration = match (who, worker.declared()) {
             (Who { worker: 0, .. }, Some(declared)) => Some(Box::new(Declaration {
                 plan: declared.plan().clone(),

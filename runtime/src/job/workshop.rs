@@ -13,7 +13,9 @@ use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::brief::Brief;
+use super::model::host_memory;
 use super::throttle::Throttle;
+use super::worker::WorkerError;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{self, Assembler, BatchError, Batches, Source};
 use crate::dataset::blocks::Blocks;
@@ -23,8 +25,9 @@ use crate::host::data::StepInfo;
 use crate::logs::LogBook;
 use crate::sandbox::{Share, TeamId};
 use crate::tenant::Tenant;
-use crate::train::declared::OptimizerChanges;
+use crate::train::declared::{Declared, OptimizerChanges};
 use crate::train::run::Feed;
+use crate::train::settings;
 use crate::train::worker::{FunctionHost, Trainer, WorkerSetup};
 
 /// Linear memory of a worker: this part of its `memory`, and no more than [`MOST_LINEAR`].
@@ -121,8 +124,29 @@ impl Workshop {
         &self.brief.spec
     }
 
+    /// Bytes of memory that it takes of its own, about.
+    pub fn bytes(&self) -> u64 {
+        let settings = settings::bytes(&self.brief.settings);
+        let manifest = self.data.as_ref().map_or(0, |data| data.manifest.memory());
+        size_of::<Self>() as u64 + settings + manifest
+    }
+
     pub fn rule(&self) -> Rule {
         self.brief.sync.rule
+    }
+
+    /// Refuses a model that takes more of the host's memory than the job's leases have for it: the trainer has declared
+    /// another one than when it was tried out.
+    pub fn check_host_memory(&self, declared: &Declared, shape: &Shape) -> Result<(), WorkerError> {
+        let (has, takes) = (self.brief.host, host_memory(declared, self.rule(), self.codec, shape.fan_out));
+        if has.covers(&takes) {
+            return Ok(());
+        }
+        Err(WorkerError::Train(format!(
+            "`init` now declares a model whose copies take {} bytes for each worker and {} for all, and declared one of {} \
+             and {} when the trainer was tried out: a trainer must declare the same every time",
+            takes.each, takes.once, has.each, has.once
+        )))
     }
 
     /// What workers of a shape hand over.

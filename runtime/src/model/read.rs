@@ -20,8 +20,8 @@ const UNPACKED: u64 = 16;
 pub const MOST_TENSORS: usize = 100_000;
 /// Most dimensions of a tensor.
 const MOST_DIMENSIONS: usize = 32;
-/// Read at once where a tensor is only passed on.
-const PIECE_BYTES: usize = 64 << 10;
+/// Read at once of a tensor.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// Why a file is no model, or a tensor could not be read.
 #[derive(Debug, thiserror::Error)]
@@ -125,11 +125,21 @@ impl<R: Read + Seek> Model<R> {
 
     /// Pieces are whole numbers of elements, except the last.
     pub(super) fn copy(&mut self, name: &str, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> Result<(), OpenError> {
+        self.pieces(name, |piece| take(piece).map_err(OpenError::Io))
+    }
+
+    /// Gives the bytes of one tensor piece by piece, the first first: a tensor may be larger than there is memory for a
+    /// copy of it. Pieces are whole numbers of elements, except the last.
+    pub fn pieces<E: From<OpenError>>(
+        &mut self,
+        name: &str,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let index = *self.by_name.get(name).ok_or_else(|| OpenError::NoTensor(name.chars().take(80).collect()))?;
         let (tensor, start) = &self.tensors[index];
         let expected = tensor.bytes().unwrap_or(0);
-        self.file.seek(SeekFrom::Start(*start))?;
-        let (mut left, mut piece) = (expected, vec![0; PIECE_BYTES]);
+        self.file.seek(SeekFrom::Start(*start)).map_err(OpenError::Io)?;
+        let (mut left, mut piece) = (expected, vec![0; expected.min(PIECE_BYTES as u64) as usize]);
         while left > 0 {
             let most = left.min(PIECE_BYTES as u64) as usize;
             let piece = &mut piece[..most];

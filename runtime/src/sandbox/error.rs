@@ -4,6 +4,7 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{PoolConcurrencyLimitError, Trap};
 
 use super::limits::{MAX_HANDLES, MAX_TABLE_ELEMENTS, MAX_WASM_STACK};
+use crate::text;
 
 /// A limit that a guest ran into: its name, which is the name of the quota or setting that raises it, and its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,17 +43,9 @@ impl LimitHit {
     }
 }
 
-/// The most bytes of an error's text that are kept of what a guest says: it goes into answers, logs and records.
-pub const MAX_ERROR_TEXT: usize = 4 << 10;
-
-/// What a guest says of its error, cut to [`MAX_ERROR_TEXT`] in the middle: what matters is said first or last.
+/// As much as is kept of what a guest says of its error.
 fn cut(text: String) -> String {
-    if text.len() <= MAX_ERROR_TEXT {
-        return text;
-    }
-    let start = text.floor_char_boundary(MAX_ERROR_TEXT / 2);
-    let end = text.ceil_char_boundary(text.len() - MAX_ERROR_TEXT / 2);
-    format!("{}… ({} more bytes) …{}", &text[..start], end - start, &text[end..])
+    text::cut(text, text::MOST_ERROR)
 }
 
 /// Why an invocation has no answer.
@@ -150,7 +143,7 @@ mod tests {
         let InvokeError::Function { message, .. } = InvokeError::said_by_function("other", long) else {
             panic!("it is the function's error");
         };
-        assert!(message.len() < MAX_ERROR_TEXT + 64, "{} bytes", message.len());
+        assert!(message.len() <= text::MOST_ERROR, "{} bytes", message.len());
         assert!(message.starts_with("first") && message.ends_with("last"), "{message}");
         assert!(message.contains("more bytes"), "{message}");
         let short = InvokeError::said_by_function("other", "no".to_owned());

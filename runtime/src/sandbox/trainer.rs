@@ -21,6 +21,7 @@ use crate::host::{self, Facts, HostState, JobState, Trainer};
 use crate::logs::LogSink;
 use crate::tenant::Tenant;
 use crate::train::declared::{Declared, OptimizerChanges, Plan};
+use crate::train::description;
 
 /// Metrics of one evaluation.
 pub const MAX_METRICS: usize = 64;
@@ -249,8 +250,12 @@ fn one_number(tensor: &Tensor, what: &str) -> Result<(), InvokeError> {
 }
 
 impl TrainerInstance {
+    /// What it says of itself, within limits.
     pub async fn describe(&mut self) -> Result<Description, InvokeError> {
-        call!(self, Kind::Init, StepInfo::default(), |trainer, store| trainer.call_describe(store))
+        let answer = call!(self, Kind::Init, StepInfo::default(), |trainer, store| trainer.call_describe(store));
+        let description = answer?;
+        description::check(&description)?;
+        Ok(description)
     }
 
     /// Has the model declared. The first time it is made; later, what is declared must be what there is.

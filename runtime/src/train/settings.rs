@@ -1,8 +1,16 @@
 //! Hyper-parameters: what a caller wrote becomes what a trainer takes, or an error that says what it would take.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use crate::host::bindings::weft::train::training::{Description, HyperParameter, Setting, Value};
+use crate::text;
+
+/// Settings as all workers of a job share them.
+pub type Settings = Arc<[Setting]>;
+
+/// Characters of what a caller gave that an error repeats.
+const REPEATED: usize = 100;
 
 /// A value that is not possible.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -18,18 +26,18 @@ pub enum SettingError {
 }
 
 /// Reads `name=value` pairs; what is not given has its default.
-pub fn read(description: &Description, given: &[(String, String)]) -> Result<Vec<Setting>, SettingError> {
+pub fn read(description: &Description, given: &[(String, String)]) -> Result<Settings, SettingError> {
     let known: BTreeMap<&str, &HyperParameter> =
         description.hyper_parameters.iter().map(|parameter| (parameter.name.as_str(), parameter)).collect();
     let mut seen = BTreeSet::new();
     for (name, _) in given {
         if !known.contains_key(name.as_str()) {
             let names: Vec<&str> = description.hyper_parameters.iter().map(|known| known.name.as_str()).collect();
-            let known = if names.is_empty() { "are none".to_owned() } else { format!("are: {}", names.join(", ")) };
-            return Err(SettingError::Unknown { name: name.clone(), known });
+            let known = if names.is_empty() { "are none".to_owned() } else { format!("are: {}", listed(&names)) };
+            return Err(SettingError::Unknown { name: start_of(name), known });
         }
         if !seen.insert(name) {
-            return Err(SettingError::Twice { name: name.clone() });
+            return Err(SettingError::Twice { name: start_of(name) });
         }
     }
     let settings = description.hyper_parameters.iter().map(|parameter| {
@@ -42,12 +50,19 @@ pub fn read(description: &Description, given: &[(String, String)]) -> Result<Vec
     settings.collect()
 }
 
+/// As much as an error repeats of what a caller gave.
+fn start_of(given: &str) -> String {
+    given.chars().take(REPEATED).collect()
+}
+
+/// As much as an error lists of what would do.
+fn listed(words: &[impl AsRef<str>]) -> String {
+    let words: Vec<&str> = words.iter().map(AsRef::as_ref).collect();
+    text::cut(words.join(", "), text::MOST_ERROR / 2)
+}
+
 fn parse(parameter: &HyperParameter, text: &str) -> Result<Value, SettingError> {
-    let bad = |expected: String| SettingError::Bad {
-        name: parameter.name.clone(),
-        given: text.chars().take(100).collect(),
-        expected,
-    };
+    let bad = |expected: String| SettingError::Bad { name: parameter.name.clone(), given: start_of(text), expected };
     let value = match parameter.default {
         Value::Integer(_) => text.parse().map(Value::Integer).map_err(|_| bad("a whole number".to_owned()))?,
         Value::Real(_) => match text.parse::<f64>() {
@@ -61,7 +76,7 @@ fn parse(parameter: &HyperParameter, text: &str) -> Result<Value, SettingError> 
         && !parameter.choices.is_empty()
         && !parameter.choices.contains(text)
     {
-        return Err(bad(format!("one of: {}", parameter.choices.join(", "))));
+        return Err(bad(format!("one of: {}", listed(&parameter.choices))));
     }
     let bound = |bound: &Option<Value>| {
         let wrong = SettingError::Description { name: parameter.name.clone(), reason: "a bound is no number" };
@@ -89,6 +104,15 @@ fn number(value: &Value) -> Option<f64> {
     }
 }
 
+/// Bytes of memory that settings take, about.
+pub fn bytes(settings: &[Setting]) -> u64 {
+    let texts = settings.iter().map(|setting| {
+        let value = if let Value::Text(text) = &setting.value { text.len() } else { 0 };
+        setting.name.len() + value
+    });
+    (size_of_val(settings) + texts.sum::<usize>()) as u64
+}
+
 /// As JSON, for a model's metadata.
 pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
     let json = |value: &Value| match value {
@@ -104,7 +128,7 @@ pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
 pub mod as_words {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    use super::{Setting, Value};
+    use super::{Setting, Settings, Value};
 
     #[derive(Serialize, Deserialize)]
     #[serde(rename_all = "kebab-case")]
@@ -125,7 +149,7 @@ pub mod as_words {
         serializer.collect_seq(settings.iter().map(|setting| (&setting.name, word(&setting.value))))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Setting>, D::Error> {
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Settings, D::Error> {
         let value = |word| match word {
             Word::Integer(integer) => Value::Integer(integer),
             Word::Real(real) => Value::Real(real),

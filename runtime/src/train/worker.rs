@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use weft_gpu::{Context, Tensor};
 
 use super::declared::{Declared, OptimizerChanges, Pull};
+use super::settings::Settings;
 use crate::dataset::batches::Batch;
 use crate::digest::Digest;
-use crate::host::bindings::weft::train::training::{Description, Setting};
+use crate::host::bindings::weft::train::training::Description;
 use crate::host::data::StepInfo;
 use crate::logs::{LogBook, LogSink};
 use crate::names::Name;
@@ -54,7 +55,7 @@ pub struct WorkerSetup {
     pub job: Option<Name>,
     pub context: Context,
     pub seed: u64,
-    pub settings: Vec<Setting>,
+    pub settings: Settings,
     /// What becomes of the optimizer that the trainer declares.
     pub optimizer: OptimizerChanges,
     /// The most linear memory of an instance, in bytes.
@@ -75,7 +76,7 @@ impl WorkerSetup {
             job: None,
             context,
             seed,
-            settings: Vec::new(),
+            settings: Settings::default(),
             optimizer: OptimizerChanges::default(),
             memory: u64::MAX,
             fresh: false,

@@ -2,6 +2,15 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::{self, Cursor};
+use std::sync::Arc;
+
+use weft::job::model::GlobalModel;
+use weft::model::{Dtype, Meta, Model, TensorInfo, le_bytes, write};
+use weft::train::declared::{Declared, Initial, Plan, Role, TensorDeclaration};
+use weft::train::load::load;
+use weft_gpu::device::cpu::Cpu;
+use weft_gpu::{Context, Crew, Limits, Shape};
 
 struct Counted;
 
@@ -60,4 +69,29 @@ pub fn peak<T>(work: impl FnOnce() -> T) -> (T, usize) {
 fn the_most_is_counted() {
     let ((), most) = peak(|| drop(std::hint::black_box(vec![0_u8; 1 << 20])));
     assert!((1 << 20..2 << 20).contains(&most), "{most}");
+}
+
+/// A tensor may be larger than there is memory for a copy of it.
+#[test]
+fn a_model_is_loaded_in_pieces() -> anyhow::Result<()> {
+    const NUMBERS: usize = 4 << 20;
+    let mut plan = Plan::default();
+    let (name, shape) = ("weight".to_owned(), Shape::new(&[NUMBERS])?);
+    plan.declare(TensorDeclaration { name, role: Role::Weight, shape, initial: Initial::Constant(0.0) })?;
+    let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
+    let declared = Declared::new(plan.clone(), &context, 0)?;
+    let row: Vec<f32> = (0..NUMBERS).map(|number| number as f32).collect();
+    let info = TensorInfo { name: "weight".to_owned(), dtype: Dtype::F32, shape: vec![NUMBERS] };
+    let mut file = Vec::new();
+    write(&[info], [io::Result::Ok(le_bytes(&row))], &Meta::default(), &mut file)?;
+    let mut model = Model::open(Cursor::new(file))?;
+    let mut copy = GlobalModel { weights: vec![0.0; NUMBERS], ..GlobalModel::default() };
+    let (loaded, most) = peak(|| load(&declared, &mut model));
+    loaded?;
+    assert!(most < 1 << 20, "{most} bytes");
+    let (taken, most) = peak(|| copy.take(&plan, &mut model));
+    taken?;
+    assert!(most < 1 << 20, "{most} bytes");
+    assert!(declared.tensors()[0].to_vec::<f32>()? == row && copy.weights == row, "other numbers");
+    Ok(())
 }

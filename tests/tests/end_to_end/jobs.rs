@@ -23,6 +23,7 @@ mod optimum;
 mod refused;
 mod restarts;
 mod scale;
+mod slow;
 mod tenants;
 
 /// Longer than any of these jobs takes on a busy machine.

@@ -16,6 +16,9 @@ use weft_tests::training::{Training, data, synthetic, waves};
 /// However slow the machine is and whatever else it does, far above any limit and far below for ever.
 const BOUND: Duration = Duration::from_secs(60);
 
+/// However much a trainer says, no error is longer.
+const SHORT: usize = 8 << 10;
+
 /// Small, so that each limit is soon reached.
 async fn training(limits: QuotaPatch) -> Result<Training> {
     let mut training = Training::of("tests/guests/hostile-trainer").await?;
@@ -145,11 +148,64 @@ harms! {
     a_panic: "panic" in "evaluate" => "told to panic";
 }
 
+/// What the trainer says of itself, which the seed makes harmful, is refused for this.
+async fn description_is_refused(seed: u64, expected: &[&str]) -> Result<()> {
+    let mut training = training(QuotaPatch::default()).await?;
+    training.seed = seed;
+    let Err(error) = every_call(&training, "none", "step").await else { bail!("it went unnoticed") };
+    let text = format!("{error:#}");
+    ensure!(expected.iter().all(|part| text.contains(part)), "{text}, which lacks one of {expected:?}");
+    ensure!(text.len() < SHORT, "an error of {} bytes", text.len());
+    training.is_left_clean().await?;
+    training.seed = 0;
+    every_call(&training, "none", "step").await?;
+    training.is_left_clean().await
+}
+
+macro_rules! descriptions {
+    ($($name:ident: $seed:literal => $($expected:literal),+;)+) => {
+        $(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+            async fn $name() -> Result<()> {
+                description_is_refused($seed, &[$($expected),+]).await
+            }
+        )+
+    };
+}
+
+descriptions! {
+    too_many_parameters: 90_001 => "257 hyper-parameters", "`max_parameters`";
+    a_parameter_with_a_name_of_a_mebibyte: 90_002 => "1 to 64 bytes", "`max_parameter_name`", "1048576";
+    a_parameter_with_a_line_break_in_its_name: 90_003 => "no control characters", r"a\nb";
+    a_parameter_with_a_default_of_a_mebibyte: 90_004 => "1048576 bytes", "`max_parameter_text`", "`extra`";
+    a_parameter_of_too_many_choices: 90_005 => "65 choices", "`max_choices`", "`extra`";
+    a_parameter_with_a_summary_of_a_mebibyte: 90_006 => "1048576 bytes", "`max_parameter_text`", "`extra`";
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn an_error_lists_only_some_of_many_long_choices() -> Result<()> {
+    let mut training = training(QuotaPatch::default()).await?;
+    training.seed = 90_007;
+    every_call(&training, "none", "step").await?;
+    let Err(error) = training.worker(&[("extra", "another")]).await else { bail!("it was taken") };
+    let text = format!("{error:#}");
+    ensure!(text.contains("`another` is not one of: mmm") && text.contains("more bytes"), "{text}");
+    ensure!(text.len() < SHORT, "an error of {} bytes", text.len());
+    Ok(())
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_weight_whose_size_changes_is_refused_by_the_next_instance() -> Result<()> {
     let mut training = training(QuotaPatch::default()).await?;
     training.fresh = true;
     ends_with(&training, "changing", "step", &["`other`", "the same every time"]).await
+}
+
+/// Its size is what the job's leases are for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn a_model_that_is_larger_than_the_one_that_was_tried_out_is_refused_before_it_is_copied() -> Result<()> {
+    let training = training(QuotaPatch::default()).await?;
+    ends_with(&training, "growing", "step", &["`init` now declares", "when the trainer was tried out"]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use serde::{Deserialize, Serialize};
 use weft_core::spec::{Shape, ShapeChange};
 
-use super::super::live::Live;
+use super::super::live::{Live, changed};
 use super::super::record::{CheckpointRef, EpochRecord, Job, JobEvent};
 use super::Roster;
 use crate::meta::{Batch, MetaError, Record};
@@ -65,8 +65,7 @@ impl Roster {
         let _recording = self.recording.read().await;
         let _changing = live.changing.lock().await;
         let before = live.job();
-        let mut job = Job::clone(&before);
-        change(&mut job);
+        let job = changed(&before, change);
         if self.is_shown(live) {
             self.metadata.commit_with(batch.put(&job)?, newest).await?;
         }
@@ -74,7 +73,7 @@ impl Roster {
     }
 
     /// Whether it was not deleted meanwhile, with its tenant: then nothing of it is written any more.
-    fn is_shown(&self, live: &Live) -> bool {
+    pub(in crate::job) fn is_shown(&self, live: &Live) -> bool {
         let job = live.job();
         let shown = self.live(job.tenant, job.name.as_str());
         shown.is_ok_and(|shown| std::ptr::eq(Arc::as_ptr(&shown), live))
@@ -85,8 +84,7 @@ impl Roster {
         let _recording = self.recording.read().await;
         let _changing = live.changing.lock().await;
         let before = live.job();
-        let mut job = Job::clone(&before);
-        change(&mut job);
+        let job = changed(&before, change);
         let written = match Batch::default().put(&job) {
             Ok(batch) if self.is_shown(live) => self.metadata.commit(batch).await,
             Ok(_) => Ok(()),

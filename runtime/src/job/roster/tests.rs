@@ -90,3 +90,52 @@ async fn what_a_job_that_is_over_needed_holds_nothing_up() {
     roster.referrer().keep(&mut candidates);
     assert!(candidates.contains(&data) && roster.unknown_needs() == 0);
 }
+
+#[tokio::test]
+async fn what_a_record_comes_to_take_is_the_tenants_and_no_reason_is_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let (roster, tenant) = roster(folder.path()).await;
+    let live = roster.add(job(State::Running, 0), &tenant).await.unwrap();
+    let before = tenant.jobs.used();
+    let long: String = "m".repeat(16 << 20);
+    roster.change(&live, |job| job.reason.clone_from(&long)).await.unwrap();
+    // Once as the record's, and once as the event's.
+    let taken = tenant.jobs.used() - before;
+    assert!((4 << 10..16 << 10).contains(&taken), "{taken} bytes");
+    roster.change_anyway(&live, |job| job.reason.clone_from(&long)).await;
+    live.tell_reason(&long);
+    assert!(live.job().reason.len() <= 4 << 10, "{} bytes", live.job().reason.len());
+    drop((live, roster));
+    assert_eq!(tenant.jobs.used(), 0);
+}
+
+#[tokio::test]
+async fn a_job_that_could_not_be_deleted_stays_and_one_that_was_is_gone_for_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let (roster, tenant) = roster(folder.path()).await;
+    let live = roster.add(job(State::Done, 0), &tenant).await.unwrap();
+    let leaving = live.leave().unwrap();
+    assert!(live.is_leaving() && live.leave().is_none());
+    drop(leaving);
+    assert!(!live.is_leaving());
+    live.leave().unwrap().has_left();
+    assert!(live.is_leaving(), "whoever found it before does not resume it");
+}
+
+#[tokio::test]
+async fn what_a_job_reads_is_known_until_it_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let (roster, tenant) = roster(folder.path()).await;
+    let (version, block) = (Digest::of(b"manifest"), Digest::of(b"block"));
+    let manifest = super::super::held::tests::manifest(&[block]);
+    let live = roster.add(Job { data: Some(version), ..job(State::Queued, 0) }, &tenant).await.unwrap();
+    live.need(live.job().version, Some((&manifest, version)));
+    let kept = || {
+        let mut candidates = HashSet::from([version, block]);
+        roster.referrer().keep(&mut candidates);
+        candidates.is_empty()
+    };
+    assert!(kept());
+    roster.change(&live, |job| job.end(State::Stopped, "")).await.unwrap();
+    assert!(!kept() && live.needs.reading().is_none());
+}

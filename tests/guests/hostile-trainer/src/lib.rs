@@ -1,12 +1,14 @@
 //! A trainer that misbehaves as its hyper-parameter `harm` tells it to, for tests of what the host does about it. With
 //! `none` it is a linear classifier of twenty numbers into two classes.
 //!
-//! What can be done in any call is done in the one that `when` names: see [`harm`]. The others belong to one call.
+//! What can be done in any call is done in the one that `when` names: see [`harm`]. The others belong to one call. What it
+//! says of itself has no parameters to follow: there, the seed says what to do (see [`describe`]).
 //!
 //! | in         | `harm`           | what it does                                                           |
 //! |------------|------------------|------------------------------------------------------------------------|
 //! | `init`     | `twice`          | declares a name a second time                                          |
 //! |            | `changing`       | declares a weight whose size differs from instance to instance         |
+//! |            | `growing`        | declares a weight that is larger in each instance                      |
 //! |            | `many`           | declares 100,000 tensors                                               |
 //! |            | `no-name`, `long-name`, `odd-name` | declares a tensor by such a name                     |
 //! |            | `no-number`      | declares a weight that is NaN at first                                 |
@@ -41,22 +43,37 @@
 
 use std::cell::RefCell;
 
+use weft_sdk::hyper::{HyperParameter, Setting};
 use weft_sdk::model::Initial;
 use weft_sdk::nn::{Linear, Mode};
 use weft_sdk::optim::{self, Sgd};
 use weft_sdk::tensor::TensorType;
 use weft_sdk::{HyperParameters, Metric, Path, Report, Result, Tensor, Trainer, data, job};
 
+mod describe;
 mod harm;
 
 #[derive(HyperParameters)]
-struct Parameters {
+struct Known {
     /// What to do; `none` for nothing.
     #[hyper(default = "none")]
     harm: String,
     /// In which call to do it.
     #[hyper(default = "step", choices = ["init", "step", "evaluate", "infer"])]
     when: String,
+}
+
+struct Parameters(Known);
+
+impl HyperParameters for Parameters {
+    fn describe() -> Vec<HyperParameter> {
+        describe::with_harm(Known::describe(), job::seed())
+    }
+
+    fn parse(settings: Vec<Setting>) -> Result<Self> {
+        let known = |setting: &Setting| ["harm", "when"].contains(&setting.name.as_str());
+        Known::parse(settings.into_iter().filter(known).collect()).map(Self)
+    }
 }
 
 struct Hostile {
@@ -74,7 +91,7 @@ impl Trainer for Hostile {
     type Parameters = Parameters;
 
     fn init(parameters: Parameters, path: &Path) -> Result<Self> {
-        let Parameters { harm, when } = parameters;
+        let Parameters(Known { harm, when }) = parameters;
         Sgd::default().declare()?;
         let linear = Linear::new(path, 20, 2)?;
         let scale = path.weight("scale", &[], Initial::Constant(1.0))?;
@@ -184,6 +201,7 @@ fn declare(harm: &str, path: &Path, scale: &Tensor) -> Result<()> {
     match harm {
         "twice" => weight("scale", &[]),
         "changing" => weight("other", &[1 + job::id().bytes().map(u32::from).sum::<u32>() % 7]),
+        "growing" => weight("other", &[(1 + u32::from_str_radix(&job::id(), 16).unwrap_or(0)) << 16]),
         "many" => (0..100_000).try_for_each(|number| weight(&number.to_string(), &[1])),
         "no-name" => weight("", &[1]),
         "long-name" => weight(&"long".repeat(10_000), &[1]),
