@@ -11,8 +11,10 @@
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`suspects`]: which job takes its node with it
+//! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
 
 pub mod cost;
+pub mod gaussian;
 pub mod learning;
 pub mod queue;
 pub mod spec;
