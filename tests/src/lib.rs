@@ -5,6 +5,7 @@
 //! - [`http`]: requests to it
 //! - [`wire`]: connections to it, byte by byte
 //! - [`jobs`]: training jobs on it
+//! - [`bbob`]: functions to minimise, on which tuners are compared
 //! - [`browser`]: a real browser that opens a page of the test's
 //! - [`command`]: the command line
 //! - [`held`]: requests that are given up before they are answered
@@ -17,6 +18,7 @@
 //! - [`sandbox`]: the sandbox without a server around it
 //! - [`training`]: trainers without a server around them
 
+pub mod bbob;
 pub mod browser;
 pub mod command;
 pub mod components;

@@ -11,6 +11,7 @@
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`suspects`]: which job takes its node with it
+//! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
 //! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
 
 pub mod cost;
@@ -21,4 +22,5 @@ pub mod spec;
 pub mod suspects;
 pub mod sync;
 pub mod tenant;
+pub mod tune;
 pub mod usage;
