@@ -1,6 +1,6 @@
 //! All parameters of a model in one flat buffer, and their gradients in another.
 //!
-//! An optimizer step, the norm of all gradients, an average of workers or a message to them is then one operation on one
+//! An optimizer step, the norm of all gradients or a message to other workers is then one operation on one
 //! tensor, however many layers there are. Parameters are views; backward writes into their places in the flat gradients.
 //! A parameter starts at a multiple of [`ALIGNMENT`] elements. What lies between two of them is zero and stays so under
 //! every optimizer, so it adds nothing to a norm.

@@ -26,7 +26,6 @@ mod sparse;
 
 pub use arena::{
     Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
-    WeightedAverage,
 };
 pub use codec::{AddAt, CastSaturating, Dequantize, Largest, Quantize, Significant};
 pub use convolution::{Conv2d, Conv2dGradientInput, Conv2dGradientWeight};
@@ -159,7 +158,6 @@ operations! {
     ClipNorm,
     AdmmGradient,
     AdmmDual,
-    WeightedAverage,
     // codec
     CastSaturating,
     Quantize,

@@ -171,7 +171,6 @@ impl Device for Cpu {
             Op::ClipNorm(op) => arena::clip_norm(op, inputs, outputs, run),
             Op::AdmmGradient(op) => arena::admm_gradient(op, inputs, outputs, run),
             Op::AdmmDual(_) => arena::admm_dual(inputs, outputs, run),
-            Op::WeightedAverage(op) => arena::weighted_average(op, inputs, outputs, run),
             // codec
             Op::CastSaturating(_) => codec::cast_saturating(inputs, outputs, run),
             Op::Quantize(op) => codec::quantize(op, inputs, outputs, run),

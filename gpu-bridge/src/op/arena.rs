@@ -189,35 +189,6 @@ impl Spec for AdmmDual {
     }
 }
 
-/// As many tensors of one shape as there are weights: the sum of `weights[i] * x[i]`, added in that order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WeightedAverage {
-    pub weights: Vec<f32>,
-}
-
-impl Spec for WeightedAverage {
-    fn name(&self) -> &'static str {
-        "weighted-average"
-    }
-
-    fn infer(&self, inputs: Inputs<'_>) -> Result<Outputs> {
-        let Some(first) = inputs.metas.first() else {
-            return Err(inputs.wrong_count("at least one"));
-        };
-        if inputs.metas.len() != self.weights.len() {
-            return Err(inputs.wrong_count(&format!("one for each of {} weights", self.weights.len())));
-        }
-        inputs.all_f32()?;
-        (1..inputs.metas.len()).try_for_each(|index| inputs.same_shape(0, index))?;
-        self.weights.iter().try_for_each(|&weight| finite(inputs.op, "weight", weight))?;
-        Ok(smallvec![*first])
-    }
-
-    fn flops(&self, inputs: &[Meta], _: &[Meta]) -> u64 {
-        2 * inputs.len() as u64 * elements(inputs)
-    }
-}
-
 /// Refuses all but `N` f32 tensors of one shape.
 fn alike<const N: usize>(inputs: Inputs<'_>) -> Result<()> {
     let _: &[Meta; N] = inputs.exactly()?;

@@ -1,8 +1,8 @@
 //! Writing in place: of whole arenas, or of any contiguous tensor.
 
 use super::Tensor;
-use crate::error::{Error, Result};
-use crate::op::{Accumulate, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, WeightedAverage};
+use crate::error::Result;
+use crate::op::{Accumulate, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize};
 
 impl Tensor {
     /// Overwrites it with `from`, broadcast.
@@ -42,13 +42,5 @@ impl Tensor {
     /// Adds `x - z` to this dual variable.
     pub fn admm_dual(&self, x: &Self, z: &Self) -> Result<()> {
         self.context.run(AdmmDual, &[self, x, z]).map(drop)
-    }
-
-    /// The sum of each tensor times its weight, in that order.
-    pub fn weighted_average(tensors: &[&Self], weights: &[f32]) -> Result<Self> {
-        let Some(first) = tensors.first() else {
-            return Err(Error::argument("weighted-average", "there is nothing to average"));
-        };
-        first.context.run_one(WeightedAverage { weights: weights.to_vec() }, tensors)
     }
 }

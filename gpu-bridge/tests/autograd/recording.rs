@@ -1,6 +1,6 @@
 //! What is put on the tape, and what is refused there.
 
-use weft_gpu::{Error, Limits, Tensor};
+use weft_gpu::{Error, Limits};
 
 use crate::{context, context_with, full, one, parameter};
 
@@ -49,11 +49,11 @@ fn stops_at_the_tape_limit_and_goes_on_when_there_is_room() {
 #[test]
 fn refuses_what_has_no_gradient() {
     let context = context();
-    let weight = parameter(&context, &[2], 1.0);
-    let error = Tensor::weighted_average(&[&full(&context, &[2], 1.0), &weight], &[0.5, 0.5]).unwrap_err();
-    assert_eq!(error, Error::NotDifferentiable { op: "weighted-average", input: 1 });
+    let (points, centroids) = (full(&context, &[4, 2], 1.0), parameter(&context, &[3, 2], 1.0));
+    let error = points.kmeans_assign(&centroids).unwrap_err();
+    assert_eq!(error, Error::NotDifferentiable { op: "k-means-assign", input: 1 });
     assert_eq!(context.tape_nodes(), 0);
-    Tensor::weighted_average(&[&weight.detach()], &[1.0]).unwrap();
+    points.kmeans_assign(&centroids.detach()).unwrap();
 }
 
 #[test]

@@ -1,9 +1,8 @@
-//! Whole arenas at once: what is written in place, the optimizers, averages.
+//! Whole arenas at once: what is written in place, the optimizers.
 
 use weft_gpu::DType;
 use weft_gpu::op::{
     Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
-    WeightedAverage,
 };
 
 use crate::array::{Array, coordinates};
@@ -25,12 +24,7 @@ pub fn cases() -> Vec<Case> {
                 cases.push(optimize(optimizer, 0.05, step, shape));
             }
         }
-        for count in [1, 2, 8, 11] {
-            cases.push(weighted_average(count, shape));
-        }
     }
-    // So large that it is stored past the caches, with an end that is no whole block.
-    cases.push(weighted_average(3, &[(1 << 21) + 77]));
     assign(&mut cases);
     not_finite(&mut cases);
     cases
@@ -103,10 +97,6 @@ fn not_finite(cases: &mut Vec<Case>) {
         cases
             .push(Case::new(Optimize { optimizer, rate: 0.1, step: 3 }, &inputs, EXACT, |x| x[..x.len() - 1].to_vec()));
     }
-    let inputs = [row(&[1.0, NAN, INFINITY]), row(&[1.0, 1.0, -INFINITY])];
-    cases.push(Case::new(WeightedAverage { weights: vec![0.5, 0.5] }, &inputs, EXACT, |_| {
-        vec![Array::f32(&[3], vec![1.0, NAN, NAN])]
-    }));
     let inputs = [row(&[1.0, INFINITY]), row(&[NAN, 1.0])];
     cases.push(Case::new(Blend { amount: 0.5 }, &inputs, EXACT, |_| vec![Array::f32(&[2], vec![NAN, NAN])]));
 }
@@ -203,14 +193,6 @@ fn torch(optimizer: &Optimizer, rate: f64, step: f64, values: &mut [f64]) {
     }
 }
 
-fn weighted_average(count: usize, shape: &[usize]) -> Case {
-    let inputs: Vec<Array> = (0..count).map(|seed| Array::noise(shape, seed as u64, -1.0, 1.0)).collect();
-    let weights: Vec<f32> = (0..count).map(|index| (index as f32 + 1.0) / (count * (count + 1)) as f32 * 2.0).collect();
-    Case::new(WeightedAverage { weights: weights.clone() }, &inputs, within(2e-7, 2e-7), move |x| {
-        each(x, |x| x.iter().zip(&weights).map(|(x, &weight)| x * f64::from(weight)).sum())
-    })
-}
-
 /// The first result of a function of the elements at the same place.
 fn each(inputs: &[Array], f: impl Fn(&[f64]) -> f64) -> Vec<Array> {
     let data = (0..inputs[0].data.len())
@@ -246,11 +228,6 @@ pub fn refusals() -> Vec<Refusal> {
         Refusal::new(AdmmDual, &[a, a], "2 inputs, it takes 3"),
         Refusal::new(AdmmDual, &[a, b, a], "inputs 0 and 1 differ in shape: [2, 3] and [3, 2]"),
         Refusal::new(AdmmDual, &[a, a, of(&[2, 3], DType::U8)], "input 2 is u8, not f32"),
-        Refusal::new(WeightedAverage { weights: vec![] }, &[], "0 inputs, it takes at least one"),
-        Refusal::new(WeightedAverage { weights: vec![0.5; 2] }, &[a], "1 inputs, it takes one for each of 2 weights"),
-        Refusal::new(WeightedAverage { weights: vec![0.5; 2] }, &[a, b], "differ in shape: [2, 3] and [3, 2]"),
-        Refusal::new(WeightedAverage { weights: vec![0.5; 2] }, &[a, of(&[2, 3], DType::F16)], "input 1 is f16"),
-        Refusal::new(WeightedAverage { weights: vec![0.5, f32::NAN] }, &[a, a], "weight NaN must be finite"),
     ];
     refusals.extend(optimizer_refusals());
     refusals

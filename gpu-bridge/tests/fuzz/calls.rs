@@ -79,7 +79,7 @@ kinds! {
     BatchNorm BatchNormGradient BatchNormInference LayerNorm LayerNormGradient LocalResponseNorm
     LocalResponseNormGradient Softmax LogSoftmax MaskedSoftmax SoftmaxGradient LogSoftmaxGradient Loss
     CsrMatMul CsrTransposedMatMul CsrValuesGradient KMeansAssign KMeansAccumulate
-    Assign Accumulate Blend Optimize ClipNorm AdmmGradient AdmmDual WeightedAverage
+    Assign Accumulate Blend Optimize ClipNorm AdmmGradient AdmmDual
     CastSaturating Quantize Dequantize Largest Significant AddAt
 }
 

@@ -388,10 +388,6 @@ cases! {
         (AdmmGradient { rho: 0.5 }, [ones(c, &[15 * M])?, ones(c, &[15 * M])?, ones(c, &[15 * M])?, ones(c, &[15 * M])?])
     };
     "an ADMM dual": |c| (AdmmDual, [ones(c, &[20 * M])?, ones(c, &[20 * M])?, ones(c, &[20 * M])?]);
-    "an average of one thing many times": |c| {
-        let x = ones(c, &[M])?;
-        (WeightedAverage { weights: vec![0.5; 20_000] }, vec![x; 20_000])
-    };
     // codec
     "a cast that saturates": |c| (CastSaturating, [ones(c, &[40 * M])?]);
     "quantized elements": |c| (Quantize { bits: 8, bucket: M, stream: STREAM }, [ones(c, &[48 * M])?]);

@@ -1,24 +1,23 @@
-//! The sum of what workers contributed: in the order of the workers, whoever came first, so that the bits are the same
-//! every time.
+//! The sum of what workers contributed, of any type that the store knows: by the code that merges for jobs
+//! ([`weft_core::sync::merge`]), in the order of the workers, whoever came first, so that the bits are the same every time.
 
 use std::num::NonZero;
+use std::ops::AddAssign;
 
 use bytes::Bytes;
 use half::f16;
+use weft_core::sync::merge::sum_as;
 use weft_gpu::DType;
 
 use super::{Entry, Form, Key, ParamError, Value};
 
-/// What a thread sums at a time: parts of all workers fit into the nearest caches.
-const BLOCK: usize = 16 << 10;
-
-/// What is worth a thread of its own.
+/// Bytes that are worth a thread of their own.
 const WORTH_A_THREAD: usize = 1 << 20;
 
 /// Threads beyond these find no more memory bandwidth.
 const MOST_THREADS: usize = 8;
 
-/// The sum of tensors of one shape and type, or of counters. Numbers of integers that do not fit are an error.
+/// The sum of tensors of one shape and type, or of counters. Sums of integers that do not fit are an error.
 pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
     let Some((_, first)) = parts.first() else { return Ok(Value::bytes(Vec::new())) };
     let form = &first.value.form;
@@ -30,21 +29,33 @@ pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
     let key = &parts[0].0;
     let summed = match form {
         Form::Tensor { dtype, .. } => match dtype.0 {
-            DType::F32 => by_shares(&datas, sum_f32),
-            DType::F16 => by_blocks(&datas, add_f16),
-            DType::I32 => by_blocks(&datas, |to, from| {
-                add_integers(to, from, i32::from_le_bytes, i32::checked_add, i32::to_le_bytes)
-            }),
-            DType::U32 => by_blocks(&datas, |to, from| {
-                add_integers(to, from, u32::from_le_bytes, u32::checked_add, u32::to_le_bytes)
-            }),
-            DType::U8 => by_blocks(&datas, |to, from| {
-                add_integers(to, from, u8::from_le_bytes, u8::checked_add, u8::to_le_bytes)
-            }),
+            DType::F32 => sum_bytes(&datas, f32::from_le_bytes, |sum| Some(sum.to_le_bytes())),
+            DType::F16 => sum_bytes(
+                &datas,
+                |number| f16::from_le_bytes(number).to_f32(),
+                |sum| Some(f16::from_f32(sum).to_le_bytes()),
+            ),
+            DType::I32 => sum_bytes(
+                &datas,
+                |number| i64::from(i32::from_le_bytes(number)),
+                |sum| i32::try_from(sum).ok().map(i32::to_le_bytes),
+            ),
+            DType::U32 => sum_bytes(
+                &datas,
+                |number| u64::from(u32::from_le_bytes(number)),
+                |sum| u32::try_from(sum).ok().map(u32::to_le_bytes),
+            ),
+            DType::U8 => sum_bytes(
+                &datas,
+                |number| u64::from(u8::from_le_bytes(number)),
+                |sum| u8::try_from(sum).ok().map(u8::to_le_bytes),
+            ),
         },
-        Form::Counter => {
-            by_blocks(&datas, |to, from| add_integers(to, from, i64::from_le_bytes, i64::checked_add, i64::to_le_bytes))
-        }
+        Form::Counter => sum_bytes(
+            &datas,
+            |number| i128::from(i64::from_le_bytes(number)),
+            |sum| i64::try_from(sum).ok().map(i64::to_le_bytes),
+        ),
         Form::Bytes => {
             let wanted = "a tensor or a counter".to_owned();
             return Err(ParamError::WrongForm { key: key.clone(), found: form.to_string(), wanted });
@@ -54,92 +65,37 @@ pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
     Ok(Value { form: form.clone(), data: data.into() })
 }
 
-/// Adds each part's block to the first one's. `None` if a sum does not fit.
-fn by_blocks(parts: &[&Bytes], add: impl Fn(&mut [u8], &[u8]) -> Option<()> + Sync) -> Option<Vec<u8>> {
-    by_shares(parts, |into, parts| {
-        let Some((first, others)) = parts.split_first() else { return Some(()) };
-        into.chunks_mut(BLOCK).enumerate().try_for_each(|(index, into)| {
-            let block = |part: &[u8]| index * BLOCK..(index * BLOCK + into.len()).min(part.len());
-            let (from, range) = (*first, block(first));
-            into.copy_from_slice(&from[range.clone()]);
-            others.iter().try_for_each(|part| add(into, &part[range.clone()]))
-        })
-    })
-}
-
-/// Has each thread make its share of the sum.
-fn by_shares(parts: &[&Bytes], make: impl Fn(&mut [u8], &[&[u8]]) -> Option<()> + Sync) -> Option<Vec<u8>> {
-    let length = parts.first()?.len();
-    let mut sum = vec![0; length];
+/// The sum of numbers of so many bytes each. `None` if one does not fit. Each thread makes a share of it.
+fn sum_bytes<const SIZE: usize, S: Copy + Default + AddAssign>(
+    parts: &[&Bytes],
+    read: impl Fn([u8; SIZE]) -> S + Sync,
+    written: impl Fn(S) -> Option<[u8; SIZE]> + Sync,
+) -> Option<Vec<u8>> {
+    let parts: Vec<&[[u8; SIZE]]> = parts.iter().map(|part| part.as_chunks().0).collect();
+    let numbers = parts.first()?.len();
+    let mut sums = vec![0; numbers * SIZE];
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST_THREADS);
-    let threads = (length / WORTH_A_THREAD).clamp(1, cores);
-    let share = length.div_ceil(threads).next_multiple_of(BLOCK).max(BLOCK);
-    let make = |index: usize, into: &mut [u8]| {
-        let parts: Vec<&[u8]> = parts.iter().map(|part| &part[index * share..index * share + into.len()]).collect();
-        make(into, &parts)
+    let threads = (sums.len() / WORTH_A_THREAD).clamp(1, cores);
+    let share = numbers.div_ceil(threads).max(1);
+    let make = |index: usize, into: &mut [[u8; SIZE]]| {
+        let start = index * share;
+        let parts: Vec<&[[u8; SIZE]]> = parts.iter().map(|part| &part[start..start + into.len()]).collect();
+        sum_as(into, &parts, &read, &written)
     };
+    let shares = sums.as_chunks_mut::<SIZE>().0.chunks_mut(share).enumerate();
     if threads == 1 {
-        make(0, &mut sum)?;
-        return Some(sum);
+        for (index, into) in shares {
+            make(index, into)?;
+        }
+        return Some(sums);
     }
     let make = &make;
     let whole = std::thread::scope(|scope| {
-        let shares: Vec<_> =
-            sum.chunks_mut(share).enumerate().map(|(index, into)| scope.spawn(move || make(index, into))).collect();
+        let shares: Vec<_> = shares.map(|(index, into)| scope.spawn(move || make(index, into))).collect();
         // A panic of a thread is one of ours.
         shares.into_iter().map(|thread| thread.join().ok().flatten()).collect::<Option<Vec<()>>>()
     });
-    whole.map(|_| sum)
-}
-
-/// Elements that are summed at a time: all parts of them, so that memory is read as a few long streams.
-const LANES: usize = 16;
-
-fn sum_f32(into: &mut [u8], parts: &[&[u8]]) -> Option<()> {
-    let Some((first, others)) = parts.split_first() else { return Some(()) };
-    let read = |part: &[u8], at: usize| -> [f32; LANES] {
-        let words: &[[u8; 4]] = part[at..at + 4 * LANES].as_chunks().0;
-        std::array::from_fn(|lane| f32::from_le_bytes(words[lane]))
-    };
-    let whole = into.len() / (4 * LANES) * 4 * LANES;
-    for (at, into) in (0..whole).step_by(4 * LANES).zip(into.chunks_exact_mut(4 * LANES)) {
-        let mut sums = read(first, at);
-        for part in others {
-            let values = read(part, at);
-            sums.iter_mut().zip(values).for_each(|(sum, value)| *sum += value);
-        }
-        into.as_chunks_mut::<4>().0.iter_mut().zip(sums).for_each(|(into, sum)| *into = sum.to_le_bytes());
-    }
-    let rest = &mut into[whole..];
-    rest.copy_from_slice(&first[whole..]);
-    others.iter().for_each(|part| add_f32(rest, &part[whole..]));
-    Some(())
-}
-
-fn add_f32(to: &mut [u8], from: &[u8]) {
-    for (to, from) in to.as_chunks_mut::<4>().0.iter_mut().zip(from.as_chunks::<4>().0) {
-        *to = (f32::from_le_bytes(*to) + f32::from_le_bytes(*from)).to_le_bytes();
-    }
-}
-
-fn add_f16(to: &mut [u8], from: &[u8]) -> Option<()> {
-    for (to, from) in to.as_chunks_mut::<2>().0.iter_mut().zip(from.as_chunks::<2>().0) {
-        *to = f16::from_f32(f16::from_le_bytes(*to).to_f32() + f16::from_le_bytes(*from).to_f32()).to_le_bytes();
-    }
-    Some(())
-}
-
-fn add_integers<T, const SIZE: usize>(
-    to: &mut [u8],
-    from: &[u8],
-    read: impl Fn([u8; SIZE]) -> T,
-    add: impl Fn(T, T) -> Option<T>,
-    written: impl Fn(T) -> [u8; SIZE],
-) -> Option<()> {
-    for (to, from) in to.as_chunks_mut::<SIZE>().0.iter_mut().zip(from.as_chunks::<SIZE>().0) {
-        *to = written(add(read(*to), read(*from))?);
-    }
-    Some(())
+    whole.map(|_| sums)
 }
 
 #[cfg(test)]
@@ -172,8 +128,8 @@ mod tests {
         let value = |number: i32| Value::tensor(DType::I32, vec![1], number.to_le_bytes().to_vec()).unwrap();
         let parts = [part("a", value(i32::MAX)), part("b", value(1))];
         assert!(matches!(sum(&parts), Err(ParamError::Overflow(_))));
-        let parts = [part("a", value(-3)), part("b", value(1))];
-        assert_eq!(sum(&parts).unwrap(), value(-2));
+        let parts = [part("a", value(i32::MAX)), part("b", value(1)), part("c", value(-3))];
+        assert_eq!(sum(&parts).unwrap(), value(i32::MAX - 2), "only the whole sum has to fit");
     }
 
     #[test]

@@ -114,8 +114,7 @@ pub(super) fn run(core: &Core, op: &Op, inputs: &[View<'_>], outputs: &[View<'_>
         | Op::Optimize(_)
         | Op::ClipNorm(_)
         | Op::AdmmGradient(_)
-        | Op::AdmmDual(_)
-        | Op::WeightedAverage(_) => arena::run(call, op),
+        | Op::AdmmDual(_) => arena::run(call, op),
         Op::CastSaturating(_)
         | Op::Quantize(_)
         | Op::Dequantize(_)

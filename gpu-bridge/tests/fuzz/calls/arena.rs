@@ -1,9 +1,8 @@
-//! Writing in place, and averages.
+//! Writing in place.
 
 use weft_gpu::MAX_RANK;
 use weft_gpu::op::{
     Accumulate, Adagrad, Adam, AdmmDual, AdmmGradient, Assign, Blend, ClipNorm, Optimize, Optimizer, RmsProp, Sgd,
-    WeightedAverage,
 };
 
 use super::{Call, Generate, Make, Want, call};
@@ -79,13 +78,5 @@ impl Generate for AdmmGradient {
 impl Generate for AdmmDual {
     fn generate(make: &mut Make<'_, '_>) -> Option<Call> {
         call(Self, alike(make, 3)?)
-    }
-}
-
-impl Generate for WeightedAverage {
-    fn generate(make: &mut Make<'_, '_>) -> Option<Call> {
-        let count = if make.bytes.once_in(16) { 40 } else { make.bytes.within(1, 5) };
-        let weights = (0..count).map(|_| make.bytes.float(-1.0, 1.0)).collect();
-        call(Self { weights }, alike(make, count)?)
     }
 }

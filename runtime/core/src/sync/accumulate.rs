@@ -4,8 +4,7 @@
 //! [`merge::mean`](super::merge::mean) and [`merge::sum`](super::merge::sum) where one merge has all parts. A tree carries
 //! the sum of its parts times their samples, and divides once, at its root.
 
-/// The largest piece that is worked on at once: it stays in the nearest cache while all parts are added.
-const PIECE: usize = 4_096;
+use super::merge::{PIECE, add_parts, share};
 
 /// How parts become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,38 +49,24 @@ impl Accumulator {
 
     /// Adds the parts that come next, all of the length that was said.
     pub fn add(&mut self, terms: &[Term<'_>]) {
-        let terms = terms.iter().filter(|term| term.samples > 0);
-        match self.arithmetic {
-            Arithmetic::Sum => terms.for_each(|term| {
-                self.wide.iter_mut().zip(term.numbers).for_each(|(sum, number)| *sum += f64::from(*number));
-            }),
-            arithmetic => {
-                let total = self.total;
-                let weight = |term: &Term<'_>| match arithmetic {
-                    // Whoever is alone is not rounded.
-                    Arithmetic::Mean if term.samples == total => 1.0,
-                    Arithmetic::Mean => (term.samples as f64 / total as f64) as f32,
-                    _ if term.is_merged => 1.0,
-                    _ => term.samples as f32,
+        let parts: Vec<(&[f32], f32)> = terms
+            .iter()
+            .filter(|term| term.samples > 0)
+            .map(|term| {
+                let weight = match self.arithmetic {
+                    Arithmetic::Mean => share(term.samples, self.total),
+                    Arithmetic::WeightedSum if !term.is_merged => term.samples as f32,
+                    Arithmetic::WeightedSum | Arithmetic::Sum => 1.0,
                 };
-                let weighted: Vec<(&[f32], f32)> = terms.map(|term| (term.numbers, weight(term))).collect();
-                self.add_weighted(&weighted);
-            }
+                (term.numbers, weight)
+            })
+            .collect();
+        for (index, sums) in self.wide.chunks_mut(PIECE).enumerate() {
+            add_parts(sums, self.is_begun, &parts, index * PIECE, |number, _| f64::from(number));
         }
-    }
-
-    fn add_weighted(&mut self, parts: &[(&[f32], f32)]) {
-        for (index, into) in self.numbers.chunks_mut(PIECE).enumerate() {
-            let mut is_begun = self.is_begun;
-            for (part, weight) in parts {
-                let numbers = part.get(index * PIECE..).unwrap_or_default();
-                let pairs = into.iter_mut().zip(numbers);
-                if is_begun {
-                    pairs.for_each(|(into, number)| *into += weight * number);
-                } else {
-                    pairs.for_each(|(into, number)| *into = weight * number);
-                }
-                is_begun = true;
+        if self.arithmetic != Arithmetic::Sum {
+            for (index, sums) in self.numbers.chunks_mut(PIECE).enumerate() {
+                add_parts(sums, self.is_begun, &parts, index * PIECE, |number, weight| weight * number);
             }
         }
         self.is_begun |= !parts.is_empty();

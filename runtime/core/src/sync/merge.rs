@@ -4,75 +4,84 @@
 //! samples: ragged batches and shards give what one process over all samples would.
 //!
 //! A part of the numbers may be merged apart from the others, by whoever: each number only meets those in the same
-//! place, so the bits are those of a merge of all. Where merges are merged again, in a tree, each carries the sum of its
-//! parts times their samples ([`weighted_sum`], [`add`]), and the last divides once ([`divide`]).
+//! place, so the bits are those of a merge of all. Parts that come some at a time, and merges that are merged again, are
+//! the [`Accumulator`](super::accumulate::Accumulator)'s. Whoever merges, whatever the numbers are: [`add_parts`] is where
+//! they are added.
 
-/// The largest piece that is worked on at once: it stays in the nearest cache while all workers' parts are added.
-const PIECE: usize = 4_096;
+use std::ops::AddAssign;
+
+/// The most numbers that are worked on at once: they stay in the nearest cache while all workers' parts are added.
+pub(super) const PIECE: usize = 4_096;
+
+/// Adds the numbers of `parts` from `from` on to `sums`: part after part, in their order. `term` says what a number of a
+/// part of this weight adds. Unless sums have begun, the first part begins them, so that whoever is alone keeps its bits.
+pub(super) fn add_parts<N: Copy, W: Copy, S: Copy + AddAssign>(
+    sums: &mut [S],
+    mut have_begun: bool,
+    parts: &[(&[N], W)],
+    from: usize,
+    term: impl Fn(N, W) -> S,
+) {
+    for (part, weight) in parts {
+        let weight = *weight;
+        let pairs = sums.iter_mut().zip(part.get(from..).unwrap_or_default());
+        if have_begun {
+            pairs.for_each(|(sum, number)| *sum += term(*number, weight));
+        } else {
+            pairs.for_each(|(sum, number)| *sum = term(*number, weight));
+        }
+        have_begun = true;
+    }
+}
+
+/// What each number of a part with so many samples is multiplied by in a mean over so many. Whoever is alone is not
+/// rounded.
+pub(super) fn share(samples: u64, total: u64) -> f32 {
+    if samples == total { 1.0 } else { (samples as f64 / total as f64) as f32 }
+}
 
 /// Writes the mean of `parts`, each with its samples, over `into`. Parts without samples count nothing; if all are, `into`
 /// stays as it is. All have the same length.
 pub fn mean(into: &mut [f32], parts: &[(&[f32], u64)]) {
-    let parts: Vec<&(&[f32], u64)> = parts.iter().filter(|(_, samples)| *samples > 0).collect();
-    let total: u64 = parts.iter().map(|(_, samples)| samples).sum();
-    match parts[..] {
-        [] => {}
-        // Whoever is alone is not rounded.
-        [(only, _)] => into.copy_from_slice(only),
-        _ => weighted(into, &parts, |samples| (samples as f64 / total as f64) as f32),
+    let counted = || parts.iter().filter(|(_, samples)| *samples > 0);
+    let total = counted().map(|(_, samples)| samples).sum();
+    let weighted: Vec<(&[f32], f32)> = counted().map(|(part, samples)| (*part, share(*samples, total))).collect();
+    for (index, into) in into.chunks_mut(PIECE).enumerate() {
+        add_parts(into, false, &weighted, index * PIECE, |number, weight| weight * number);
     }
 }
 
-/// Writes the sum of `parts`, each times its samples, over `into`.
-pub fn weighted_sum(into: &mut [f32], parts: &[(&[f32], u64)]) {
-    let parts: Vec<&(&[f32], u64)> = parts.iter().filter(|(_, samples)| *samples > 0).collect();
-    into.fill(0.0);
-    weighted(into, &parts, |samples| samples as f32);
+/// Writes the sum of `parts` over `into`. Counts are sums of many ones: they stay exact for longer in 64 bits.
+pub fn sum(into: &mut [f32], parts: &[&[f32]]) {
+    let narrow = |sum: f64| Some(sum as f32);
+    // Every sum is some number.
+    let _: Option<()> = sum_as(into, parts, f64::from, narrow);
+}
+
+/// Writes the sum of `parts` over `into`, with numbers of any kind: `widen` makes of each what is added, and `narrow` makes
+/// a number of the sum again. `None` if a sum does not fit; what is in `into` then means nothing.
+pub fn sum_as<N: Copy, S: Copy + Default + AddAssign>(
+    into: &mut [N],
+    parts: &[&[N]],
+    widen: impl Fn(N) -> S,
+    narrow: impl Fn(S) -> Option<N>,
+) -> Option<()> {
+    let parts: Vec<(&[N], ())> = parts.iter().map(|part| (*part, ())).collect();
+    let mut sums = [S::default(); PIECE];
+    for (index, into) in into.chunks_mut(PIECE).enumerate() {
+        let sums = &mut sums[..into.len()];
+        sums.fill(S::default());
+        add_parts(sums, false, &parts, index * PIECE, |number, ()| widen(number));
+        for (into, sum) in into.iter_mut().zip(&*sums) {
+            *into = narrow(*sum)?;
+        }
+    }
+    Some(())
 }
 
 /// Adds numbers to others, one by one.
 pub fn add(into: &mut [f32], from: &[f32]) {
     into.iter_mut().zip(from).for_each(|(into, from)| *into += from);
-}
-
-/// Makes a mean of a weighted sum.
-pub fn divide(sum: &mut [f32], samples: u64) {
-    if samples > 0 {
-        sum.iter_mut().for_each(|value| *value /= samples as f32);
-    }
-}
-
-/// Writes the sum of `parts` over `into`.
-pub fn sum(into: &mut [f32], parts: &[&[f32]]) {
-    // Counts are sums of many ones: they stay exact for longer in 64 bits.
-    let mut wide = [0.0_f64; PIECE];
-    for (index, into) in into.chunks_mut(PIECE).enumerate() {
-        let wide = &mut wide[..into.len()];
-        wide.fill(0.0);
-        for part in parts {
-            let start = (index * PIECE).min(part.len());
-            for (sum, value) in wide.iter_mut().zip(&part[start..]) {
-                *sum += f64::from(*value);
-            }
-        }
-        for (into, sum) in into.iter_mut().zip(&*wide) {
-            *into = *sum as f32;
-        }
-    }
-}
-
-fn weighted(into: &mut [f32], parts: &[&(&[f32], u64)], weight: impl Fn(u64) -> f32) {
-    for (index, into) in into.chunks_mut(PIECE).enumerate() {
-        for (number, (part, samples)) in parts.iter().enumerate() {
-            let start = (index * PIECE).min(part.len());
-            let (weight, values) = (weight(*samples), &part[start..]);
-            if number == 0 {
-                into.iter_mut().zip(values).for_each(|(into, value)| *into = weight * value);
-            } else {
-                into.iter_mut().zip(values).for_each(|(into, value)| *into += weight * value);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
@@ -103,13 +112,26 @@ mod tests {
     }
 
     #[test]
-    fn a_weighted_sum_divided_by_its_samples_is_a_mean() {
-        let (mut first, mut second) = ([0.0; 2], [0.0; 2]);
-        weighted_sum(&mut first, &[(&[1.0, 10.0], 1), (&[f32::NAN, 7.0], 0)]);
-        weighted_sum(&mut second, &[(&[4.0, 20.0], 3)]);
-        add(&mut first, &second);
-        divide(&mut first, 4);
-        assert_eq!(first, [3.25, 17.5]);
+    fn sums_are_made_in_the_order_of_the_parts() {
+        // In any other order, the small ones would be lost or kept otherwise.
+        let parts: [&[f32]; 4] = [&[1e8], &[-1e8], &[1.0], &[1e-3]];
+        let mut into = [0.0_f32];
+        sum_as(&mut into, &parts, |number| number, Some).unwrap();
+        assert_eq!(into, [1.001]);
+        let parts: [&[f32]; 4] = [&[1.0], &[1e8], &[1e-3], &[-1e8]];
+        sum_as(&mut into, &parts, |number| number, Some).unwrap();
+        assert_eq!(into, [0.0]);
+    }
+
+    #[test]
+    fn only_the_whole_sum_has_to_fit() {
+        let narrow = |sum: i64| i32::try_from(sum).ok();
+        let mut into = [0];
+        assert_eq!(sum_as(&mut into, &[&[i32::MAX], &[1], &[-2]], i64::from, narrow), Some(()));
+        assert_eq!(into, [i32::MAX - 1]);
+        assert_eq!(sum_as(&mut into, &[&[i32::MAX], &[1]], i64::from, narrow), None);
+        assert_eq!(sum_as(&mut into, &[], i64::from, narrow), Some(()));
+        assert_eq!(into, [0], "the sum of nothing");
     }
 
     #[test]

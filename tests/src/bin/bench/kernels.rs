@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use gemm::Parallelism;
+use weft_core::sync::merge;
 use weft_gpu::device::cpu::Cpu;
 use weft_gpu::op::{Optimize, Optimizer, Sgd};
-use weft_gpu::{Context, Crew, DType, Limits, Tensor};
+use weft_gpu::{Context, Crew, DType, Limits};
 
 use crate::{Measurement, is_wanted, percentile};
 
@@ -39,7 +40,7 @@ pub fn run() -> Result<()> {
         add(&context, &mut copy)?.print()?;
     }
     if is_wanted("average.8x25m") {
-        average(&context, &mut copy)?.print()?;
+        average(&mut copy)?.print()?;
     }
     if is_wanted("sgd.25m") {
         sgd(&context, &mut copy)?.print()?;
@@ -171,14 +172,14 @@ fn add(context: &Context, copy: &mut Copy) -> Result<Measurement> {
     })
 }
 
-fn average(context: &Context, copy: &mut Copy) -> Result<Measurement> {
-    let elements = values(PARAMETERS);
-    let arenas: Vec<Tensor> =
-        (0..AVERAGED).map(|_| context.tensor(&[PARAMETERS], &elements)).collect::<Result<_, _>>()?;
-    let arenas: Vec<&Tensor> = arenas.iter().collect();
-    let weights = [1.0 / AVERAGED as f32; AVERAGED];
+/// The mean of workers' weights, as jobs make it: on one thread.
+fn average(copy: &mut Copy) -> Result<Measurement> {
+    let workers: Vec<Vec<f32>> = (0..AVERAGED).map(|_| values(PARAMETERS)).collect();
+    let parts: Vec<(&[f32], u64)> = workers.iter().map(|weights| (&weights[..], 64)).collect();
+    let mut into = vec![0.0; PARAMETERS];
     beside_copy("average.8x25m", (AVERAGED + 1) * 4 * PARAMETERS, copy, || {
-        black_box(Tensor::weighted_average(&arenas, &weights)?);
+        merge::mean(&mut into, &parts);
+        black_box(&into);
         Ok(())
     })
 }
