@@ -26,6 +26,7 @@ use tokio::runtime::Handle;
 use crate::digest::Digest;
 
 mod garbage;
+mod hashing;
 mod local;
 mod place;
 mod probe;
@@ -178,23 +179,26 @@ impl Blobs {
             Backend::Memory | Backend::Shared { .. } => {
                 let staged = staged.to_owned();
                 let content = self.blocking("opening a staged file", move || Content::file(&staged)).await??;
-                self.upload(content, *digest).await?;
+                self.upload(content, *digest, u64::MAX).await?;
             }
         }
         Ok(pinned)
     }
 
-    /// Publishes what `write` writes, on the caller's thread. Where blobs are files it is never in memory as a whole. Gives
-    /// its size, too.
+    /// Publishes what `write` writes, on the caller's thread, without having all of it in memory. It is asked to write the
+    /// same again and again: a bucket wants to know what comes before the first byte of it, and gets it piece by piece.
+    /// Gives its size, too. `room` is how much memory it may take, as [`Blobs::room_to_write`] says.
     pub async fn publish_written(
         &self,
-        write: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+        write: impl Fn(&mut dyn io::Write) -> io::Result<()> + Sync,
+        room: u64,
     ) -> Result<(Pinned, u64), BlobError> {
         let Backend::Folder { root, staging } = &self.backend else {
-            let mut bytes = Vec::new();
-            write(&mut bytes).map_err(|error| BlobError::Io { what: "writing a blob".to_owned(), error })?;
-            let size = bytes.len() as u64;
-            return Ok((self.publish_bytes(bytes.into()).await?, size));
+            let content = Content::written(&write)?;
+            let (digest, size) = (content.digest, content.size);
+            let pinned = self.pins.pin(digest).await;
+            self.upload(Content::Written(content), digest, room).await?;
+            return Ok((pinned, size));
         };
         let staged = local::Staged::write(staging, write)?;
         let (digest, size) = (staged.digest, staged.size);
@@ -202,6 +206,15 @@ impl Blobs {
         let place = local::path(root, &digest);
         self.blocking("publishing", move || staged.publish(&place)).await??;
         Ok((pinned, size))
+    }
+
+    /// Bytes of memory that [`Blobs::publish_written`] takes for a blob of this size: at least the first, and with the
+    /// second it is as fast as it can be. Nothing that counts where blobs are files.
+    pub fn room_to_write(&self, size: u64) -> (u64, u64) {
+        match self.backend {
+            Backend::Folder { .. } => (0, 0),
+            Backend::Memory | Backend::Shared { .. } => upload::room_for(size),
+        }
     }
 
     /// Publishes bytes that are at hand.
@@ -214,7 +227,7 @@ impl Blobs {
                 let (place, staging) = (local::path(root, &digest), staging.clone());
                 self.blocking("publishing", move || local::publish_bytes(&bytes, &staging, &place)).await??;
             }
-            Backend::Memory | Backend::Shared { .. } => self.upload(Content::Bytes(bytes), digest).await?,
+            Backend::Memory | Backend::Shared { .. } => self.upload(Content::Bytes(bytes), digest, u64::MAX).await?,
         }
         Ok(pinned)
     }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 use super::BlobError;
-use crate::digest::{Digest, Hasher};
+use super::hashing::Hashing;
+use crate::digest::Digest;
 
 pub(super) fn path(root: &Path, digest: &Digest) -> PathBuf {
     let hex = digest.hex();
@@ -43,36 +44,14 @@ pub(super) struct Staged {
     pub size: u64,
 }
 
-/// Counts and hashes what goes through.
-struct Hashing<W> {
-    to: W,
-    hasher: Hasher,
-    size: u64,
-}
-
-impl<W: Write> Write for Hashing<W> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let written = self.to.write(bytes)?;
-        self.hasher.update(&bytes[..written]);
-        self.size += written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
-    }
-}
-
 impl Staged {
     pub fn write(staging: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<Self, BlobError> {
         let stage = || {
             let mut file = tempfile::Builder::new().prefix("blob-").tempfile_in(staging)?;
-            let mut hashing =
-                Hashing { to: io::BufWriter::new(file.as_file_mut()), hasher: Hasher::default(), size: 0 };
+            let mut hashing = Hashing::new(io::BufWriter::new(file.as_file_mut()));
             write(&mut hashing)?;
             hashing.flush()?;
-            let (digest, size) = (hashing.hasher.clone().finish(), hashing.size);
-            drop(hashing);
+            let (digest, size) = hashing.finish();
             Ok(Self { file, digest, size })
         };
         stage().map_err(io_error("staging in", staging))

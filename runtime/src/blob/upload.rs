@@ -13,6 +13,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use object_store::{MultipartUpload, ObjectStoreExt, PutMode};
 
+use super::hashing::Hashing;
 use super::{BlobError, Blobs};
 use crate::digest::{Digest, Hasher};
 
@@ -25,13 +26,66 @@ const PARALLEL: usize = 3;
 /// How often a store may answer that somebody else is just publishing the same blob.
 const CONFLICTS: usize = 5;
 
-/// What is to be sent.
-pub(super) enum Content {
-    File { file: Arc<File>, size: u64 },
-    Bytes(Bytes),
+/// The room that is needed to send so many bytes, and the room with which that is as fast as it can be.
+pub(super) fn room_for(size: u64) -> (u64, u64) {
+    let least = size.min(part_of(size));
+    (least, size.min(least.saturating_mul(PARALLEL as u64)))
 }
 
-impl Content {
+/// Bytes of each part of so many.
+fn part_of(size: u64) -> u64 {
+    PART.max(size.div_ceil(MAX_PARTS))
+}
+
+/// What is to be sent.
+pub(super) enum Content<'a> {
+    File { file: Arc<File>, size: u64 },
+    Bytes(Bytes),
+    Written(Written<'a>),
+}
+
+/// What is written anew for each piece of it that is wanted, the same each time.
+pub(super) struct Written<'a> {
+    write: &'a (dyn Fn(&mut dyn io::Write) -> io::Result<()> + Sync),
+    pub digest: Digest,
+    pub size: u64,
+}
+
+impl Written<'_> {
+    fn piece(&self, start: u64, end: u64) -> io::Result<Bytes> {
+        let mut window = Window { start, end, at: 0, bytes: Vec::with_capacity((end - start) as usize) };
+        (self.write)(&mut window)?;
+        match window.bytes.len() as u64 == end - start {
+            true => Ok(window.bytes.into()),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+/// Keeps a piece of what is written, and lets the rest go by.
+struct Window {
+    start: u64,
+    end: u64,
+    /// How much was written until now.
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl io::Write for Window {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let within = |place: u64| place.clamp(self.at, self.at + bytes.len() as u64) - self.at;
+        let range = within(self.start) as usize..within(self.end) as usize;
+        self.bytes.extend_from_slice(&bytes[range]);
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> Content<'a> {
     pub(super) fn file(path: &Path) -> Result<Self, BlobError> {
         let open = || {
             let file = File::open(path)?;
@@ -41,40 +95,43 @@ impl Content {
         open().map_err(|error| BlobError::Io { what: format!("opening `{}`", path.display()), error })
     }
 
+    /// Finds out what `write` writes.
+    pub(super) fn written(
+        write: &'a (dyn Fn(&mut dyn io::Write) -> io::Result<()> + Sync),
+    ) -> Result<Written<'a>, BlobError> {
+        let mut hashing = Hashing::new(io::sink());
+        write(&mut hashing).map_err(|error| BlobError::Io { what: "writing a blob".to_owned(), error })?;
+        let (digest, size) = hashing.finish();
+        Ok(Written { write, digest, size })
+    }
+
     fn size(&self) -> u64 {
         match self {
             Self::File { size, .. } => *size,
             Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Written(written) => written.size,
         }
-    }
-
-    /// Some bytes, and the hash of everything up to them. May block.
-    fn piece(&self, start: u64, end: u64, mut hasher: Hasher) -> io::Result<(Bytes, Hasher)> {
-        let bytes = match self {
-            Self::Bytes(bytes) => bytes.slice(start as usize..end as usize),
-            Self::File { file, .. } => {
-                let mut bytes = vec![0; (end - start) as usize];
-                file.read_exact_at(&mut bytes, start)?;
-                bytes.into()
-            }
-        };
-        hasher.update(&bytes);
-        Ok((bytes, hasher))
     }
 }
 
+fn read_piece(file: &File, start: u64, end: u64) -> io::Result<Bytes> {
+    let mut bytes = vec![0; (end - start) as usize];
+    file.read_exact_at(&mut bytes, start)?;
+    Ok(bytes.into())
+}
+
 impl Blobs {
-    /// Puts `content` where the blob `digest` belongs, unless it is there.
-    pub(super) async fn upload(&self, content: Content, digest: Digest) -> Result<(), BlobError> {
+    /// Puts `content` where the blob `digest` belongs, unless it is there. At most so many bytes of it are copied into
+    /// memory at a time, or a single part.
+    pub(super) async fn upload(&self, content: Content<'_>, digest: Digest, room: u64) -> Result<(), BlobError> {
         let size = content.size();
-        let content = Arc::new(content);
         let known = self.look(&digest).await?;
         if known == Some(size) {
             return self.verify(&content, digest).await;
         }
         if size > PART {
             // Parts are put together unconditionally; it is the same bytes that would be replaced.
-            return self.upload_parts(&content, digest).await;
+            return self.upload_parts(&content, digest, room).await;
         }
         let (bytes, hasher) = self.piece(&content, 0, size, Hasher::default()).await?;
         matches(digest, hasher)?;
@@ -100,23 +157,25 @@ impl Blobs {
         }
     }
 
-    async fn upload_parts(&self, content: &Arc<Content>, digest: Digest) -> Result<(), BlobError> {
+    async fn upload_parts(&self, content: &Content<'_>, digest: Digest, room: u64) -> Result<(), BlobError> {
         let failed = |error| self.failed(&format!("publishing `{digest}` in parts"), &error);
         let upload = self.store.put_multipart(&self.key(&digest)).await.map_err(failed)?;
         let mut unfinished = Unfinished { upload: Some(upload) };
         let Some(upload) = unfinished.upload.as_mut() else { return Ok(()) };
-        let part = PART.max(content.size().div_ceil(MAX_PARTS));
+        let part = part_of(content.size());
+        let parallel = usize::try_from(room / part).unwrap_or(usize::MAX).clamp(1, PARALLEL);
         let (mut start, mut hasher) = (0, Hasher::default());
         let mut sending = FuturesUnordered::new();
         while start < content.size() {
-            let end = content.size().min(start + part);
-            let (bytes, hashed) = self.piece(content, start, end, hasher).await?;
-            (start, hasher) = (end, hashed);
-            if sending.len() == PARALLEL
+            // Before the next is made: no more than these are in memory.
+            if sending.len() == parallel
                 && let Some(sent) = sending.next().await
             {
                 Result::map_err(sent, failed)?;
             }
+            let end = content.size().min(start + part);
+            let (bytes, hashed) = self.piece(content, start, end, hasher).await?;
+            (start, hasher) = (end, hashed);
             sending.push(upload.put_part(bytes.into()));
         }
         while let Some(sent) = sending.next().await {
@@ -133,8 +192,8 @@ impl Blobs {
         Ok(())
     }
 
-    async fn verify(&self, content: &Arc<Content>, digest: Digest) -> Result<(), BlobError> {
-        if let Content::Bytes(_) = **content {
+    async fn verify(&self, content: &Content<'_>, digest: Digest) -> Result<(), BlobError> {
+        if let Content::Bytes(_) | Content::Written(_) = content {
             // The digest was computed from them.
             return Ok(());
         }
@@ -147,16 +206,35 @@ impl Blobs {
         matches(digest, hasher)
     }
 
+    /// Some bytes, and the hash of everything up to them.
     async fn piece(
         &self,
-        content: &Arc<Content>,
+        content: &Content<'_>,
         start: u64,
         end: u64,
-        hasher: Hasher,
+        mut hasher: Hasher,
     ) -> Result<(Bytes, Hasher), BlobError> {
-        let content = content.clone();
-        let piece = self.blocking("reading a staged file", move || content.piece(start, end, hasher)).await?;
-        piece.map_err(|error| BlobError::Io { what: "reading a staged file".to_owned(), error })
+        let what = match content {
+            Content::Written(_) => "writing a blob",
+            Content::File { .. } | Content::Bytes(_) => "reading a staged file",
+        };
+        let hashed = |bytes: Bytes| {
+            hasher.update(&bytes);
+            (bytes, hasher)
+        };
+        let piece = match content {
+            // By whoever publishes it, who has all that it is made of.
+            Content::Written(written) => written.piece(start, end).map(hashed),
+            Content::Bytes(bytes) => {
+                let bytes = bytes.slice(start as usize..end as usize);
+                self.blocking(what, move || Ok(hashed(bytes))).await?
+            }
+            Content::File { file, .. } => {
+                let file = file.clone();
+                self.blocking(what, move || read_piece(&file, start, end).map(hashed)).await?
+            }
+        };
+        piece.map_err(|error| BlobError::Io { what: what.to_owned(), error })
     }
 }
 
@@ -177,5 +255,42 @@ impl Drop for Unfinished {
         {
             runtime.spawn(async move { upload.abort().await.ok() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn pieces_of_what_is_written_are_the_whole() {
+        let all: Vec<u8> = (0..1_000_u32).map(|at| (at * 7 % 251) as u8).collect();
+        let write = |to: &mut dyn Write| {
+            // As it comes: nothing, single bytes, and many at once.
+            all[..0].iter().chain(&all[..3]).try_for_each(|byte| to.write_all(&[*byte]))?;
+            to.write_all(&all[3..500])?;
+            to.write_all(&all[500..])
+        };
+        let written = Content::written(&write).unwrap();
+        assert_eq!((written.digest, written.size), (Digest::of(&all), 1_000));
+        for size in [1, 3, 499, 500, 999, 1_000] {
+            let pieces = (0..1_000).step_by(size).map(|start| written.piece(start, (start + size as u64).min(1_000)));
+            let pieces: Vec<Bytes> = pieces.map(|piece| piece.unwrap()).collect();
+            assert!(pieces.iter().all(|piece| piece.len() <= size));
+            assert_eq!(pieces.concat(), all, "{size}");
+        }
+        assert!(written.piece(900, 1_001).is_err(), "there is no more");
+    }
+
+    #[test]
+    fn a_large_blob_needs_room_for_one_part_and_can_use_that_of_several() {
+        assert_eq!(room_for(0), (0, 0));
+        assert_eq!(room_for(PART), (PART, PART));
+        assert_eq!(room_for(2 * PART), (PART, 2 * PART));
+        assert_eq!(room_for(100 * PART), (PART, PARALLEL as u64 * PART));
+        let (least, _) = room_for(2 * MAX_PARTS * PART);
+        assert_eq!(least, 2 * PART, "no more parts than a store takes");
     }
 }

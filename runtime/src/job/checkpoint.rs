@@ -115,13 +115,6 @@ struct Facts {
 }
 
 impl Training {
-    /// As a file in memory.
-    pub fn to_file(&self) -> Result<Vec<u8>, WriteError> {
-        let mut file = Vec::new();
-        self.write(Meta::default(), &mut file)?;
-        Ok(file)
-    }
-
     /// Bytes of the file.
     pub fn file_size(&self) -> Result<u64, WriteError> {
         self.write(Meta::default(), io::sink())
@@ -228,7 +221,9 @@ mod tests {
                 shape: None,
             },
         };
-        let found = Training::from_file(io::Cursor::new(training.to_file().unwrap())).unwrap();
+        let mut file = Vec::new();
+        training.write(Meta::default(), &mut file).unwrap();
+        let found = Training::from_file(io::Cursor::new(file)).unwrap();
         assert_eq!(found.model, training.model);
         assert_eq!((found.optimizer, found.worker_states), (training.optimizer, training.worker_states));
         assert_eq!((found.best, found.progress), (training.best, training.progress));

@@ -29,7 +29,7 @@ use crate::locks::Lock;
 use crate::logs::one_line;
 use crate::model::{Input, Meta, WriteError};
 use crate::names::{MAX_NAME, Name};
-use crate::tenant::{OverLimit, Tenant, TrainingUse};
+use crate::tenant::{Charge, OverLimit, Tenant, TrainingUse};
 use crate::train::declared::Plan;
 use crate::train::settings;
 
@@ -75,6 +75,14 @@ fn model_name(job: &Name, suffix: &str) -> Result<Name, String> {
         }
     };
     name.parse().map_err(|error: crate::names::BadName| error.to_string())
+}
+
+/// Memory for what is on its way to a bucket: what it takes at most, or else at least. It comes back with others' work.
+fn room_to_write(tenant: &Tenant, (least, most): (u64, u64)) -> Result<Charge, JobError> {
+    let mut room = Charge::none(tenant.memory.clone());
+    let grown = room.grow(most).or_else(|_| room.grow(least));
+    grown.map_err(|error| JobError::Passing(error.to_string()))?;
+    Ok(room)
 }
 
 /// Waits for an order other than to run, and gives what it comes to.
@@ -326,8 +334,10 @@ impl Kept {
             Err(WriteError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        let publish = async { Ok(blobs.publish_written(write).await?) };
+        let room = room_to_write(tenant, blobs.room_to_write(size))?;
+        let publish = async { Ok(blobs.publish_written(write, room.bytes()).await?) };
         let (pin, size) = unless_ordered(live.orders.subscribe(), publish).await?;
+        drop(room);
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
         let made = self.changes.locked().made.clone();

@@ -12,6 +12,7 @@ use weft_tests::http::Client;
 use weft_tests::node::{Node, Options};
 
 mod channels;
+mod checkpoints;
 mod codecs;
 mod combinations;
 mod devices;

@@ -49,6 +49,7 @@ tests! {
     nothing_is_seen_of_an_upload_that_fails_between_parts,
     nothing_is_seen_of_an_upload_that_is_given_up_between_parts,
     a_failed_upload_can_be_repeated,
+    what_is_written_is_there_whole_or_not_at_all,
     a_sweep_leaves_what_is_younger_than_the_grace,
     a_second_node_is_refused_and_the_first_is_not,
     two_prefixes_of_a_bucket_know_nothing_of_each_other,
@@ -172,6 +173,26 @@ mod run {
         server.set_mood(Mood::Fine);
         let digest = blobs.publish_bytes(vec![7; LARGE].into()).await?.digest();
         ensure!(blobs.size(&digest).await? == LARGE as u64);
+        Ok(())
+    }
+
+    pub async fn what_is_written_is_there_whole_or_not_at_all(server: Server) -> Result<()> {
+        let blobs = Blobs::s3(&server.place("p"))?;
+        let content = vec![7; LARGE];
+        let write = |to: &mut dyn std::io::Write| to.write_all(&content);
+        let (least, _) = blobs.room_to_write(LARGE as u64);
+        server.set_mood(Mood::FullAfterParts(1));
+        refused(blobs.publish_written(write, least).await)?;
+        ensure!(blobs.list().await?.is_empty() && server.keys()?.is_empty());
+        // One after another, with room for one.
+        let parts = |number: u32| server.requests("PUT", &format!("partNumber={number}"));
+        ensure!(parts(1) == 1 && parts(3) == 0, "{} and {}", parts(1), parts(3));
+        server.set_mood(Mood::Fine);
+        let (pinned, size) = blobs.publish_written(write, least).await?;
+        ensure!(size == LARGE as u64 && pinned.digest() == Digest::of(&content) && parts(3) == 1);
+        // What is there is not sent again.
+        let again = blobs.publish_written(write, least).await?.0;
+        ensure!(again.digest() == pinned.digest() && parts(1) == 2, "{}", parts(1));
         Ok(())
     }
 

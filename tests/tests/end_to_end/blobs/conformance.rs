@@ -1,7 +1,7 @@
 //! What every place for blobs must do; a place is one line.
 
 use std::collections::{HashMap, HashSet};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -127,6 +127,7 @@ conformance! {
     published_bytes_are_read_back,
     a_large_file_is_read_back,
     large_bytes_are_read_back,
+    what_is_written_in_pieces_is_read_back,
     nothing_is_a_blob_too,
     publishing_twice_is_publishing_once,
     a_file_under_a_false_name_is_refused,
@@ -173,6 +174,22 @@ async fn large_bytes_are_read_back(place: Place) -> Result<()> {
     let content = content(LARGE);
     let pinned = place.blobs.publish_bytes(content.clone().into()).await?;
     ensure!(place.whole(&pinned.digest()).await? == content);
+    Ok(())
+}
+
+async fn what_is_written_in_pieces_is_read_back(place: Place) -> Result<()> {
+    for size in [0, 5, LARGE] {
+        let content = content(size);
+        let write = |to: &mut dyn Write| content.chunks(1_000_003).try_for_each(|piece| to.write_all(piece));
+        let (least, most) = place.blobs.room_to_write(size as u64);
+        ensure!(least <= most && most <= size as u64, "room for {size} bytes: {least} to {most}");
+        for room in [least, most] {
+            let (pinned, written) = place.blobs.publish_written(write, room).await?;
+            ensure!(written == size as u64 && pinned.digest() == Digest::of(&content), "{size} bytes");
+            ensure!(place.whole(&pinned.digest()).await? == content, "{size} bytes");
+            place.blobs.delete(&pinned.digest()).await?;
+        }
+    }
     Ok(())
 }
 
