@@ -48,6 +48,16 @@ impl Manifest {
         Digest::of(&self.to_bytes())
     }
 
+    /// About how much memory it takes.
+    pub fn held_bytes(&self) -> u64 {
+        let each = |split: &Split| {
+            split.blocks.capacity() * size_of::<BlockRef>() + split.classes.capacity() * size_of::<u64>()
+        };
+        let names = self.class_names.iter().map(|name| size_of::<String>() + name.capacity()).sum::<usize>();
+        let moments = self.statistics.mean.capacity() * 2 * (size_of::<f64>() + size_of::<f32>());
+        (size_of::<Self>() + each(&self.train) + each(&self.test) + names + moments) as u64
+    }
+
     /// How many classes the labels have, in either split; none where labels are no classes.
     pub fn classes(&self) -> usize {
         self.train.classes.len()

@@ -26,7 +26,11 @@ impl Node {
             leaves()
         };
         match waited {
-            true => Ok(self.jobs.change_anyway(&live, |job| job.end(State::Stopped, "stopped while it waited")).await),
+            true => {
+                // What was found for it takes memory.
+                *live.prepared.locked() = None;
+                Ok(self.jobs.change_anyway(&live, |job| job.end(State::Stopped, "stopped while it waited")).await)
+            }
             false => Ok(live.job()),
         }
     }

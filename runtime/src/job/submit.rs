@@ -18,9 +18,8 @@ use super::probe::Probe;
 use super::record::{Job, State};
 use super::workshop::{InstanceRules, JobData, LEFT_BY_JOBS, Wanted, Workshop, split_memory};
 use super::{JobError, is_busy};
-use crate::catalog::BlobFile;
+use crate::catalog::{BlobFile, ReadManifest};
 use crate::clock::unix_ms;
-use crate::dataset::Manifest;
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::digest::Digest;
 use crate::locks::Lock;
@@ -200,7 +199,7 @@ impl Node {
         }
         let name: Name = words.function.parse().map_err(|error| BadSpec::new("function", error))?;
         let data = match (&words.dataset, job.data) {
-            (Some(dataset), Some(version)) => Some(self.job_data(dataset, &version).await?),
+            (Some(dataset), Some(version)) => Some(self.job_data(tenant, dataset, &version).await?),
             _ => None,
         };
         if let Some(data) = &data {
@@ -322,11 +321,16 @@ impl Node {
         Ok(channel)
     }
 
-    async fn job_data(&self, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
+    async fn job_data(&self, tenant: &Tenant, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
+        let place = self.place_for_opening(tenant).await?;
         let size = self.blobs.size(version).await?;
-        let bytes = self.blobs.read(version, 0..size).await?;
-        let manifest = Manifest::parse(&bytes).map_err(crate::catalog::CatalogError::from)?;
-        Ok(JobData { name: dataset.to_owned(), manifest: Arc::new(manifest), blocks: self.blocks.clone() })
+        let ReadManifest { manifest, charge } = self.catalog.read_manifest(tenant, version, size, Some(place)).await?;
+        Ok(JobData {
+            name: dataset.to_owned(),
+            manifest: Arc::new(manifest),
+            charge: Some(Arc::new(charge)),
+            blocks: self.blocks.clone(),
+        })
     }
 
     /// Refuses a job that its tenant's quota never lets run.

@@ -31,7 +31,8 @@ const MAX_INFERENCES_PER_TENANT: u32 = 8;
 const MAX_EXPORTS: u32 = 64;
 const MAX_EXPORTS_PER_TENANT: u32 = 8;
 
-/// Models whose heads are read at once, on the node and for one tenant: each takes a thread for a moment, and memory.
+/// Models whose heads are read at once, and manifests of data sets, on the node and for one tenant: each takes a thread
+/// for a moment, and memory.
 const MAX_OPENINGS: u32 = 16;
 const MAX_OPENINGS_PER_TENANT: u32 = 4;
 
