@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
@@ -157,7 +157,11 @@ pub async fn list(
     Params(page): Params<Page>,
 ) -> Result<Response, ApiError> {
     let (datasets, next) = page.of(node.catalog.datasets(tenant.id), |dataset| &dataset.name);
-    charged(&tenant, &DataSetList { datasets: datasets.iter().map(|dataset| view(dataset)).collect(), next })
+    charged(&node, &tenant, datasets.len() * ITEM, move || DataSetList {
+        datasets: datasets.iter().map(|dataset| view(dataset)).collect(),
+        next,
+    })
+    .await
 }
 
 /// Look at a data set: counts, shapes, classes, statistics, a preview.

@@ -36,6 +36,11 @@ const MAX_EXPORTS_PER_TENANT: u32 = 8;
 const MAX_OPENINGS: u32 = 16;
 const MAX_OPENINGS_PER_TENANT: u32 = 4;
 
+/// Answers of more than 64 KiB that are written at once, on the node and for one tenant: each takes a thread for some
+/// milliseconds.
+const MAX_ANSWERS: u32 = 16;
+const MAX_ANSWERS_PER_TENANT: u32 = 4;
+
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
 
@@ -54,6 +59,7 @@ pub(super) struct Places {
     inferences: Arc<Gate>,
     exports: Arc<Gate>,
     openings: Arc<Gate>,
+    answers: Arc<Gate>,
 }
 
 impl Places {
@@ -73,6 +79,7 @@ impl Places {
             inferences: gate(MAX_INFERENCES, 64),
             exports: gate(MAX_EXPORTS, 64),
             openings: gate(MAX_OPENINGS, 64),
+            answers: gate(MAX_ANSWERS, 64),
         }
     }
 }
@@ -123,7 +130,12 @@ impl Node {
         self.pass_gate(&self.places.exports, tenant, MAX_EXPORTS_PER_TENANT).await
     }
 
-    /// A place and a thread to read the head of a model.
+    /// A place and a thread to write a long answer.
+    pub(crate) async fn place_for_answer(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
+        self.pass_gate(&self.places.answers, tenant, MAX_ANSWERS_PER_TENANT).await
+    }
+
+    /// A place and a thread to read the head of a model, or a manifest.
     pub(crate) async fn place_for_opening(&self, tenant: &Tenant) -> Result<Permit, InvokeFailure> {
         self.pass_gate(&self.places.openings, tenant, MAX_OPENINGS_PER_TENANT).await
     }
