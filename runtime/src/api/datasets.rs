@@ -12,13 +12,14 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::changes::to_the_end;
 use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
 use super::types::{DataSetDetail, DataSetList, DataSetVersionView, DataSetView, Problem, SplitView, StatisticsView};
 use crate::catalog::spec::DataSetSpec;
-use crate::catalog::{CatalogError, DataSet, Version, to_the_end};
+use crate::catalog::{CatalogError, DataSet, Version};
 use crate::clock::rfc3339;
 use crate::dataset::{Features, Labels, Manifest, Split};
 use crate::node::Node;
@@ -200,6 +201,6 @@ pub async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let owner = tenant.clone();
-    to_the_end(async move { node.catalog.delete_dataset(&owner, &name).await }).await?;
+    to_the_end(&tenant, async move { node.catalog.delete_dataset(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -14,13 +14,14 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::changes::to_the_end;
 use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::{EpochRecord, Job, JobError, JobSpec, State as JobState};
+use crate::job::{EpochRecord, Job, JobSpec, State as JobState};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
 use weft_core::spec::ShapeChange;
@@ -129,15 +130,6 @@ fn written(epoch: &EpochRecord) -> usize {
     usize::try_from(2 * epoch.bytes()).unwrap_or(usize::MAX)
 }
 
-/// Runs a change to its end, also when whoever asked for it goes away.
-async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, JobError>> + Send + 'static,
-) -> Result<T, ApiError> {
-    let done = tokio::spawn(change).await;
-    let interrupted = |error| JobError::Io { what: "the work was interrupted", error: std::io::Error::other(error) };
-    Ok(done.map_err(interrupted)??)
-}
-
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| (1..=MAX_KEY).contains(&text.len()));
@@ -177,7 +169,7 @@ pub async fn submit(
     let spec: JobSpec = pieces.json().await?;
     let (submitting, owner) = (node.clone(), tenant.clone());
     let submit = async move { submitting.submit_job(&owner, spec, key.as_deref()).await };
-    let (job, is_new) = to_the_end(submit).await?;
+    let (job, is_new) = to_the_end(&tenant, submit).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, [(LOCATION, format!("/v1/jobs/{}", job.name))], Json(view(&job, position(&job, &node)))))
 }
@@ -265,7 +257,7 @@ pub async fn stop(
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
     let (stopping, owner) = (node.clone(), tenant.clone());
-    let job = to_the_end(async move { stopping.stop_job(&owner, &name).await }).await?;
+    let job = to_the_end(&tenant, async move { stopping.stop_job(&owner, &name).await }).await?;
     Ok(Json(view(&job, position(&job, &node))))
 }
 
@@ -284,7 +276,7 @@ pub async fn resume(
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
     let (resuming, owner) = (node.clone(), tenant.clone());
-    let job = to_the_end(async move { resuming.resume_job(&owner, &name).await }).await?;
+    let job = to_the_end(&tenant, async move { resuming.resume_job(&owner, &name).await }).await?;
     Ok(Json(view(&job, position(&job, &node))))
 }
 
@@ -312,7 +304,7 @@ pub async fn scale(
     }
     let change: ShapeChange = pieces.json().await?;
     let (scaling, of) = (node.clone(), tenant.clone());
-    let job = to_the_end(async move { scaling.scale_job(&of, &name, change).await }).await?;
+    let job = to_the_end(&tenant, async move { scaling.scale_job(&of, &name, change).await }).await?;
     told(&node, &tenant, job).await
 }
 
@@ -354,7 +346,7 @@ pub async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let owner = tenant.clone();
-    to_the_end(async move { node.delete_job(&owner, &name).await }).await?;
+    to_the_end(&tenant, async move { node.delete_job(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -365,7 +357,7 @@ pub async fn delete(
 )]
 async fn prune(tenant: Arc<Tenant>, node: Arc<Node>) -> Result<Json<JobsPruned>, ApiError> {
     let owner = tenant.clone();
-    let deleted = to_the_end(async move { node.prune_jobs(&owner).await }).await?;
+    let deleted = to_the_end(&tenant, async move { node.prune_jobs(&owner).await }).await?;
     Ok(Json(JobsPruned { deleted }))
 }
 

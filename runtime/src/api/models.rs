@@ -21,12 +21,13 @@ use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
+use super::changes::to_the_end;
 use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
-use crate::catalog::{BlobFile, CatalogError, StoredModel, to_the_end};
+use crate::catalog::{BlobFile, CatalogError, StoredModel};
 use crate::clock::rfc3339;
 use crate::model::{Model, TensorInfo, export_npz};
 use crate::node::Node;
@@ -275,6 +276,6 @@ pub async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let owner = tenant.clone();
-    to_the_end(async move { node.catalog.delete_model(&owner, &name).await }).await?;
+    to_the_end(&tenant, async move { node.catalog.delete_model(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
