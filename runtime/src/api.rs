@@ -19,6 +19,7 @@ use crate::node::Node;
 
 mod admission;
 mod auth;
+mod changes;
 mod charged;
 mod connection;
 mod datasets;

@@ -6,6 +6,7 @@
 //! - [`spec`]: what can be asked for
 //! - `uploads`: files that arrive in parts
 //! - `datasets`: files become data sets
+//! - `looking`: manifests that are read, to be shown or trained on
 //! - `building`: where their blocks go meanwhile, and what ends it
 //! - `models`: what training leaves behind
 //! - `shelf`: things of tenants, by name
@@ -27,6 +28,7 @@ use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
 mod building;
 mod datasets;
+mod looking;
 mod models;
 mod shelf;
 pub mod spec;
@@ -35,6 +37,7 @@ mod uploads;
 pub use building::BuildEnd;
 pub(crate) use datasets::open as open_sources;
 pub use datasets::{BlobBlocks, DataSet, Version};
+pub use looking::ReadManifest;
 pub use models::{BlobFile, StoredModel};
 pub use uploads::{MAX_UPLOADS, PART_BYTES, Upload};
 
@@ -87,6 +90,11 @@ impl CatalogError {
 
     pub(crate) fn io(what: &str, error: std::io::Error) -> Self {
         Self::Io { what: what.to_owned(), error }
+    }
+
+    /// An error of whoever reads a blob as if it were a file.
+    fn read(what: &str, error: std::io::Error) -> Self {
+        error.downcast::<BlobError>().map_or_else(|error| Self::io(what, error), Self::Blob)
     }
 
     /// An error that may be one of these, wrapped on its way through a reader or the builder.

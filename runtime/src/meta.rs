@@ -15,6 +15,10 @@ use tokio::sync::oneshot;
 
 use crate::locks::{Lock, SharedLock};
 
+/// What of the file is kept in memory. Little is read twice: each part has its records in memory, and writes them one by
+/// one. Left to itself, redb would take up to 1 GiB, which is nobody's.
+pub const CACHE_BYTES: usize = 32 << 20;
+
 /// A kind of record.
 pub trait Record: Serialize + DeserializeOwned {
     const TABLE: &'static str;
@@ -219,7 +223,9 @@ impl Store {
 }
 
 fn open(path: &Path) -> Result<Database, MetaError> {
-    Ok(Database::create(path).map_err(redb::Error::from)?)
+    let mut builder = Database::builder();
+    builder.set_cache_size(CACHE_BYTES);
+    Ok(builder.create(path).map_err(redb::Error::from)?)
 }
 
 fn read(database: &Database, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, MetaError> {

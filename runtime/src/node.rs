@@ -337,7 +337,6 @@ impl Node {
             return Err(InvokeFailure::Draining);
         }
         let (function, loaded) = self.registry.ready(tenant, name).await?;
-        let permit = self.places.pass(self.sandbox.gate(), tenant, tenant.quota().instances).await?;
         let seed = seed.map_or_else(seed::random, Ok)?;
         let invocation = self.invocations.fetch_add(1, Relaxed);
         let log = LogSink::new(self.logs.book(tenant.id), tenant.clone(), function.name.clone(), invocation);
@@ -352,6 +351,9 @@ impl Node {
             true => Some(self.devices.lease(tenant).await?),
             false => None,
         };
+        // After the device, and never the other way round: whoever has a place waits for nothing but its turn to compute, so
+        // places always come free again, and functions that need no device never wait for those that do.
+        let permit = self.places.pass(self.sandbox.gate(), tenant, tenant.quota().instances).await?;
         let context = leased.as_ref().map(|leased| leased.context.clone());
         let params = Some(self.params.clone());
         let call = Call { tenant: tenant.clone(), request, charge, facts, log, context, params };

@@ -29,9 +29,15 @@ const MAX_INFERENCES_PER_TENANT: u32 = 8;
 const MAX_EXPORTS: u32 = 64;
 const MAX_EXPORTS_PER_TENANT: u32 = 8;
 
-/// Models whose heads are read at once, on the node and for one tenant: each takes a thread for a moment, and memory.
+/// Models whose heads are read at once, and manifests of data sets, on the node and for one tenant: each takes a thread
+/// for a moment, and memory.
 const MAX_OPENINGS: u32 = 16;
 const MAX_OPENINGS_PER_TENANT: u32 = 4;
+
+/// Answers of more than 64 KiB that are written at once, on the node and for one tenant: each takes a thread for some
+/// milliseconds.
+const MAX_ANSWERS: u32 = 16;
+const MAX_ANSWERS_PER_TENANT: u32 = 4;
 
 /// Streams of one tenant's logs at once: each holds a connection for as long as it likes.
 pub const MAX_FOLLOWERS: u32 = 64;
@@ -63,6 +69,7 @@ pub struct Places {
     inferences: Arc<Gate>,
     exports: Arc<Gate>,
     openings: Arc<Gate>,
+    answers: Arc<Gate>,
 }
 
 impl Places {
@@ -84,6 +91,7 @@ impl Places {
             inferences: gate(MAX_INFERENCES, 64),
             exports: gate(MAX_EXPORTS, 64),
             openings: gate(MAX_OPENINGS, 64),
+            answers: gate(MAX_ANSWERS, 64),
         }
     }
 
@@ -127,7 +135,12 @@ impl Places {
         self.pass(&self.exports, tenant, MAX_EXPORTS_PER_TENANT).await
     }
 
-    /// A place and a thread to read the head of a model.
+    /// A place and a thread to write a long answer.
+    pub async fn answer(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
+        self.pass(&self.answers, tenant, MAX_ANSWERS_PER_TENANT).await
+    }
+
+    /// A place and a thread to read the head of a model, or a manifest.
     pub async fn opening(&self, tenant: &Tenant) -> Result<Permit, NoPlace> {
         self.pass(&self.openings, tenant, MAX_OPENINGS_PER_TENANT).await
     }

@@ -133,6 +133,8 @@ pub struct Tenant {
     pub rate: RateLimiter,
     /// Those that are being answered.
     pub requests: Requests,
+    /// Changes that are under way, whoever waits for them.
+    pub changes: Requests,
     /// The usage that is on disk.
     stored_usage: Mutex<Usage>,
     /// Of CPU time, for its invocations.
@@ -164,6 +166,7 @@ impl Tenant {
             storage: Storage::new(quota.stored_bytes),
             rate: RateLimiter::new(quota.requests_per_second),
             requests: Requests::default(),
+            changes: Requests::default(),
             share,
             quota: RwLock::new(Arc::new(quota)),
             deleted: watch::Sender::new(false),

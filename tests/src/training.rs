@@ -118,6 +118,7 @@ impl Training {
         let job_data = |data: &LocalDataSet| JobData {
             name: "samples".to_owned(),
             manifest: Arc::new(data.manifest.clone()),
+            charge: None,
             blocks: data.blocks.clone(),
         };
         let job = LocalJob {

@@ -2,10 +2,14 @@
 
 #![expect(clippy::expect_used, reason = "a test that cannot go on has failed")]
 
+#[path = "data/memory.rs"]
+mod memory;
+
 mod params {
     mod backends;
     mod concurrent;
     mod crashes;
+    mod held;
     mod model;
     mod redis;
     mod sending;

@@ -380,6 +380,11 @@ impl Queue {
         self.waiting.get(&tenant)?.iter().position(|waiting| waiting.ask.name == name)
     }
 
+    /// The tenant's jobs that wait, in their order.
+    pub fn names(&self, tenant: TenantId) -> impl Iterator<Item = &str> {
+        self.waiting.get(&tenant).into_iter().flatten().map(|waiting| waiting.ask.name.as_str())
+    }
+
     /// How many of a tenant's wait.
     pub fn waiting(&self, tenant: TenantId) -> usize {
         self.waiting.get(&tenant).map_or(0, VecDeque::len)

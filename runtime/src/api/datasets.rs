@@ -5,21 +5,25 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::Response;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::changes::to_the_end;
+use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
 use super::types::{DataSetDetail, DataSetList, DataSetVersionView, DataSetView, Problem, SplitView, StatisticsView};
 use crate::catalog::spec::DataSetSpec;
-use crate::catalog::{DataSet, to_the_end};
+use crate::catalog::{CatalogError, DataSet, Version};
 use crate::clock::rfc3339;
 use crate::dataset::{Features, Labels, Manifest, Split};
 use crate::node::Node;
+use crate::tenant::ChargedBytes;
 
 const TAG: &str = "datasets";
 /// Entries of the statistics that are shown.
@@ -48,7 +52,7 @@ fn view(dataset: &DataSet) -> DataSetView {
     }
 }
 
-fn detail(dataset: &DataSet, manifest: &Manifest, preview: String) -> DataSetDetail {
+fn detail(dataset: &DataSet, version: &Version, manifest: &Manifest, preview: String) -> DataSetDetail {
     let (kind, element, shape) = match &manifest.features {
         Features::Dense { element, shape } => ("dense", format!("{element:?}").to_lowercase(), shape.clone()),
         Features::Sparse { columns } => ("sparse", "f32".to_owned(), vec![*columns as usize]),
@@ -68,7 +72,7 @@ fn detail(dataset: &DataSet, manifest: &Manifest, preview: String) -> DataSetDet
     let entries = statistics.mean.len().min(MOST_STATISTICS);
     DataSetDetail {
         dataset: view(dataset),
-        shown: manifest.version().to_string(),
+        shown: version.digest.to_string(),
         kind: kind.to_owned(),
         element,
         shape,
@@ -154,7 +158,11 @@ pub async fn list(
     Params(page): Params<Page>,
 ) -> Result<Response, ApiError> {
     let (datasets, next) = page.of(node.catalog.datasets(tenant.id), |dataset| &dataset.name);
-    charged(&tenant, &DataSetList { datasets: datasets.iter().map(|dataset| view(dataset)).collect(), next })
+    charged(&node, &tenant, datasets.len() * ITEM, move || DataSetList {
+        datasets: datasets.iter().map(|dataset| view(dataset)).collect(),
+        next,
+    })
+    .await
 }
 
 /// Look at a data set: counts, shapes, classes, statistics, a preview.
@@ -169,9 +177,17 @@ pub async fn show(
     Params(which): Params<Which>,
 ) -> Result<Response, ApiError> {
     let dataset = node.catalog.dataset(tenant.id, &name)?;
-    let manifest = node.catalog.manifest(&dataset, which.version.as_deref()).await?;
-    let preview = node.catalog.preview(&dataset, &manifest).await?;
-    charged(&tenant, &detail(&dataset, &manifest, preview))
+    let place = node.places.opening(&tenant).await?;
+    let shown = dataset.clone();
+    // Written where the manifest is read: it may name tens of thousands of classes.
+    let describe = move |version: &Version, manifest: &Manifest, preview: String| {
+        let detail = detail(&shown, version, manifest, preview);
+        serde_json::to_vec(&detail).map_err(|error| CatalogError::io("describing a data set", error.into()))
+    };
+    let version = which.version.as_deref();
+    let (json, mut charge) = node.catalog.look_at_dataset(&tenant, &dataset, version, place, describe).await?;
+    charge.shrink(charge.bytes().saturating_sub(json.capacity() as u64));
+    Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(ChargedBytes::new(json, charge))).into_response())
 }
 
 /// Delete a data set with all its versions.
@@ -184,6 +200,7 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    to_the_end(async move { node.catalog.delete_dataset(&tenant, &name).await }).await?;
+    let owner = tenant.clone();
+    to_the_end(&tenant, async move { node.catalog.delete_dataset(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

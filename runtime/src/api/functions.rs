@@ -11,7 +11,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::charged::{ITEM, charged};
 use super::problem::ApiError;
 use super::request::{Params, Pieces};
 use super::types::{
@@ -115,7 +115,11 @@ pub async fn list(
     Params(page): Params<Page>,
 ) -> Result<Response, ApiError> {
     let (functions, next) = page.of(node.registry.list(tenant.id), |function| &function.name);
-    charged(&tenant, &FunctionList { functions: functions.iter().map(|function| view(function)).collect(), next })
+    charged(&node, &tenant, functions.len() * ITEM, move || FunctionList {
+        functions: functions.iter().map(|function| view(function)).collect(),
+        next,
+    })
+    .await
 }
 
 /// Look at a function.
@@ -159,15 +163,18 @@ pub async fn versions(
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
     let function = node.registry.get(tenant.id, &name)?;
-    let versions = function.versions.iter().map(|version| VersionView {
-        version: version.digest.to_string(),
-        size: version.size,
-        native_bytes: version.native,
-        deployed_at: rfc3339(version.deployed_ms),
-        imports: version.imports.clone(),
-        active: version.digest == function.active,
-    });
-    charged(&tenant, &VersionList { versions: versions.collect() })
+    let view = |function: &Function| {
+        let versions = function.versions.iter().map(|version| VersionView {
+            version: version.digest.to_string(),
+            size: version.size,
+            native_bytes: version.native,
+            deployed_at: rfc3339(version.deployed_ms),
+            imports: version.imports.clone(),
+            active: version.digest == function.active,
+        });
+        VersionList { versions: versions.collect() }
+    };
+    charged(&node, &tenant, function.versions.len() * ITEM, move || view(&function)).await
 }
 
 /// Delete a version that is not running.

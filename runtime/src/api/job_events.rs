@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::charged::{ITEM, charged};
 use super::follow::{Told, follow, last_seen, wants_events};
 use super::problem::ApiError;
 use super::request::Params;
@@ -58,8 +58,10 @@ pub async fn events(
     match wants_events(&headers) {
         false => {
             let event = |(id, event)| JobEventView { id, event };
-            let events = events.after(after.unwrap_or(0), usize::MAX).into_iter().map(event).collect();
-            charged(&tenant, &JobEventList { events })
+            // All that are kept, as there is no saying how large they are before they are looked at.
+            let expected = usize::try_from(latest.saturating_sub(after.unwrap_or(0))).unwrap_or(usize::MAX);
+            let all = move || events.after(after.unwrap_or(0), usize::MAX).into_iter().map(event).collect();
+            charged(&node, &tenant, expected.saturating_mul(ITEM), move || JobEventList { events: all() }).await
         }
         true => follow(events, after, tenant, headers, node).await,
     }

@@ -1,5 +1,6 @@
 //! Training jobs: submit, list, look at, stop, resume, delete, use.
 
+use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -9,17 +10,18 @@ use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::changes::to_the_end;
+use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::{EpochRecord, Job, JobError, JobSpec, State as JobState};
+use crate::job::{EpochRecord, Job, JobSpec, State as JobState};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
 use weft_core::spec::ShapeChange;
@@ -27,7 +29,7 @@ use weft_core::spec::ShapeChange;
 const TAG: &str = "jobs";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
 const MAX_KEY: usize = 255;
-/// Epochs that a job is shown with: the latest. All of them are in its history, page by page.
+/// Epochs in one answer. A job is shown with the latest; all of them are in its history, page by page.
 const SHOWN: usize = 1_000;
 /// Bytes of samples that are read on the thread that received them: some hundred microseconds.
 const PARSED_AT_ONCE: usize = 64 << 10;
@@ -54,23 +56,23 @@ pub struct JobQuery {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub struct EpochQuery {
-    /// How many at most; 1000 unless said otherwise, 10000 at most.
+    /// How many at most; 1000 unless said otherwise, and never more.
     #[param(value_type = Option<usize>)]
     limit: Option<NonZeroUsize>,
     /// Begin after this epoch.
     after: Option<u64>,
 }
 
-fn view(job: &Job, node: &Node) -> JobView {
+/// A job, and how many of its tenant's come before it if it waits.
+fn view(job: &Job, queue_position: Option<usize>) -> JobView {
     let validated = job.history.iter().rev().find(|epoch| !epoch.validation.is_empty());
     let validation = |metric: &str| validated.and_then(|epoch| epoch.validation.get(metric).copied());
-    let queued = job.state == JobState::Queued;
     let milliseconds = job.started_ms.map_or(0, |start| job.ended_ms.unwrap_or_else(unix_ms).saturating_sub(start));
     JobView {
         name: job.name.to_string(),
         state: job.state,
         reason: job.reason.clone(),
-        queue_position: if queued { node.jobs.roster.queue_position(job.tenant, job.name.as_str()) } else { None },
+        queue_position: queue_position.filter(|_| job.state == JobState::Queued),
         function: job.spec.function.clone(),
         dataset: job.spec.dataset.clone(),
         workers: job.shape().workers,
@@ -87,9 +89,14 @@ fn view(job: &Job, node: &Node) -> JobView {
     }
 }
 
-fn detail(job: &Job, node: &Node) -> JobDetail {
+fn position(job: &Job, node: &Node) -> Option<usize> {
+    let waits = job.state == JobState::Queued;
+    waits.then(|| node.jobs.roster.queue_position(job.tenant, job.name.as_str()))?
+}
+
+fn detail(job: &Job, queue_position: Option<usize>) -> JobDetail {
     JobDetail {
-        job: view(job, node),
+        job: view(job, queue_position),
         spec: job.spec.clone(),
         shape: job.shape(),
         changes: job.changes.clone(),
@@ -102,17 +109,25 @@ fn detail(job: &Job, node: &Node) -> JobDetail {
         spending: job.spending,
         losses: job.losses,
         starts: job.starts,
-        history: job.history.iter().rev().take(SHOWN).rev().map(|epoch| EpochRecord::clone(epoch)).collect(),
+        history: shown(job).map(|epoch| EpochRecord::clone(epoch)).collect(),
     }
 }
 
-/// Runs a change to its end, also when whoever asked for it goes away.
-async fn to_the_end<T: Send + 'static>(
-    change: impl Future<Output = Result<T, JobError>> + Send + 'static,
-) -> Result<T, ApiError> {
-    let done = tokio::spawn(change).await;
-    let interrupted = |error| JobError::Io { what: "the work was interrupted", error: std::io::Error::other(error) };
-    Ok(done.map_err(interrupted)??)
+/// All about one job.
+async fn told(node: &Node, tenant: &Tenant, job: Arc<Job>) -> Result<Response, ApiError> {
+    let position = position(&job, node);
+    let expected = 8 * ITEM + shown(&job).map(|epoch| written(epoch)).sum::<usize>();
+    charged(node, tenant, expected, move || detail(&job, position)).await
+}
+
+/// The epochs that a job is shown with.
+fn shown(job: &Job) -> impl Iterator<Item = &Arc<EpochRecord>> {
+    job.history[job.history.len().saturating_sub(SHOWN)..].iter()
+}
+
+/// About how many bytes of JSON an epoch is: twice what it takes in memory.
+fn written(epoch: &EpochRecord) -> usize {
+    usize::try_from(2 * epoch.bytes()).unwrap_or(usize::MAX)
 }
 
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
@@ -152,10 +167,11 @@ pub async fn submit(
         Err(error) => return Err(pieces.refuse(error).await),
     };
     let spec: JobSpec = pieces.json().await?;
-    let submitting = node.jobs.clone();
-    let (job, is_new) = to_the_end(async move { submitting.submit(&tenant, spec, key.as_deref()).await }).await?;
+    let (submitting, owner) = (node.jobs.clone(), tenant.clone());
+    let submit = async move { submitting.submit(&owner, spec, key.as_deref()).await };
+    let (job, is_new) = to_the_end(&tenant, submit).await?;
     let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
-    Ok((status, [(LOCATION, format!("/v1/jobs/{}", job.name))], Json(view(&job, &node))))
+    Ok((status, [(LOCATION, format!("/v1/jobs/{}", job.name))], Json(view(&job, position(&job, &node)))))
 }
 
 /// List jobs by name.
@@ -171,7 +187,16 @@ pub async fn list(
     let mut jobs = node.jobs.roster.list(tenant.id);
     jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
     let (jobs, next) = Page::new(query.limit, query.after).of(jobs, |job| &job.name);
-    charged(&tenant, &JobList { jobs: jobs.iter().map(|job| view(job, &node)).collect(), next })
+    // One look at the queue, however many of them wait.
+    let positions = match jobs.iter().any(|job| job.state == JobState::Queued) {
+        true => node.jobs.roster.queue_positions(tenant.id),
+        false => HashMap::new(),
+    };
+    charged(&node, &tenant, jobs.len() * ITEM, move || JobList {
+        jobs: jobs.iter().map(|job| view(job, positions.get(job.name.as_str()).copied())).collect(),
+        next,
+    })
+    .await
 }
 
 /// Look at a job: what was asked for, how far it is, and what it came to.
@@ -184,15 +209,20 @@ pub async fn show(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Response, ApiError> {
-    charged(&tenant, &detail(&*node.jobs.roster.get(tenant.id, &name)?, &node))
+    told(&node, &tenant, node.jobs.roster.get(tenant.id, &name)?).await
 }
 
 /// A [`JobHistory`] whose epochs are where they are kept.
 #[derive(Serialize)]
-struct HistoryPage<'a> {
-    epochs: Vec<&'a EpochRecord>,
+struct HistoryPage {
+    #[serde(serialize_with = "shared")]
+    epochs: Vec<Arc<EpochRecord>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     next: Option<u64>,
+}
+
+fn shared<S: Serializer>(epochs: &[Arc<EpochRecord>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(epochs.iter().map(|epoch| &**epoch))
 }
 
 /// Read what the epochs of a job came to: losses, times by stage, what was used.
@@ -210,9 +240,10 @@ pub async fn history(
     let job = node.jobs.roster.get(tenant.id, &name)?;
     let start = query.after.map_or(0, |after| job.history.partition_point(|epoch| epoch.epoch <= after));
     let rest = &job.history[start..];
-    let page = &rest[..rest.len().min(query.limit.map_or(1_000, |limit| limit.get().min(10_000)))];
+    let page = &rest[..rest.len().min(query.limit.map_or(SHOWN, |limit| limit.get().min(SHOWN)))];
     let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
-    charged(&tenant, &HistoryPage { epochs: page.iter().map(|epoch| &**epoch).collect(), next })
+    let (epochs, expected) = (page.to_vec(), page.iter().map(|epoch| written(epoch)).sum());
+    charged(&node, &tenant, expected, move || HistoryPage { epochs, next }).await
 }
 
 /// Stop a job. It keeps its model, its history and a checkpoint, from which it can be resumed.
@@ -225,9 +256,9 @@ pub async fn stop(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
-    let stopping = node.jobs.clone();
-    let job = to_the_end(async move { stopping.stop(&tenant, &name).await }).await?;
-    Ok(Json(view(&job, &node)))
+    let (stopping, owner) = (node.jobs.clone(), tenant.clone());
+    let job = to_the_end(&tenant, async move { stopping.stop(&owner, &name).await }).await?;
+    Ok(Json(view(&job, position(&job, &node))))
 }
 
 /// Go on with a job that was stopped or failed, from its last checkpoint.
@@ -244,9 +275,9 @@ pub async fn resume(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<Json<JobView>, ApiError> {
-    let resuming = node.jobs.clone();
-    let job = to_the_end(async move { resuming.resume(&tenant, &name).await }).await?;
-    Ok(Json(view(&job, &node)))
+    let (resuming, owner) = (node.jobs.clone(), tenant.clone());
+    let job = to_the_end(&tenant, async move { resuming.resume(&owner, &name).await }).await?;
+    Ok(Json(view(&job, position(&job, &node))))
 }
 
 /// Have a job go on with more or fewer workers, or with larger or smaller ones: at the end of its round, or from an epoch
@@ -273,8 +304,8 @@ pub async fn scale(
     }
     let change: ShapeChange = pieces.json().await?;
     let (scaling, of) = (node.jobs.clone(), tenant.clone());
-    let job = to_the_end(async move { scaling.scale(&of, &name, change).await }).await?;
-    charged(&tenant, &detail(&job, &node))
+    let job = to_the_end(&tenant, async move { scaling.scale(&of, &name, change).await }).await?;
+    told(&node, &tenant, job).await
 }
 
 /// Kill a worker of a running job, as if it had died: the job starts it again. For trying out what happens then.
@@ -314,7 +345,8 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    to_the_end(async move { node.jobs.delete(&tenant, &name).await }).await?;
+    let owner = tenant.clone();
+    to_the_end(&tenant, async move { node.jobs.delete(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -324,7 +356,8 @@ pub async fn delete(
     responses((status = 200, body = JobsPruned))
 )]
 async fn prune(tenant: Arc<Tenant>, node: Arc<Node>) -> Result<Json<JobsPruned>, ApiError> {
-    let deleted = to_the_end(async move { node.jobs.prune(&tenant).await }).await?;
+    let owner = tenant.clone();
+    let deleted = to_the_end(&tenant, async move { node.jobs.prune(&owner).await }).await?;
     Ok(Json(JobsPruned { deleted }))
 }
 

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::charged::{ITEM, charged};
 use super::follow::{Told, follow, last_seen, wants_events};
 use super::problem::ApiError;
 use super::request::Params;
@@ -99,7 +99,10 @@ async fn lines(
         None => book.tail(&whose, query.tail.unwrap_or(100).min(MAX_TAIL)),
     };
     match wants_events(&headers) {
-        false => charged(&tenant, &LogList { lines }),
+        false => {
+            let expected = lines.iter().map(|line| line.message.len() + ITEM).sum();
+            charged(&node, &tenant, expected, move || LogList { lines }).await
+        }
         true => {
             let after = lines.first().map(|line| Lines::number(line).saturating_sub(1)).or(after);
             drop(lines);

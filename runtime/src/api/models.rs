@@ -21,12 +21,13 @@ use tokio::sync::mpsc;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::changes::to_the_end;
+use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
-use crate::catalog::{BlobFile, CatalogError, StoredModel, to_the_end};
+use crate::catalog::{BlobFile, CatalogError, StoredModel};
 use crate::clock::rfc3339;
 use crate::model::{Model, TensorInfo, export_npz};
 use crate::node::Node;
@@ -83,7 +84,11 @@ pub async fn list(
     Params(page): Params<Page>,
 ) -> Result<Response, ApiError> {
     let (models, next) = page.of(node.catalog.models(tenant.id), |model| &model.name);
-    charged(&tenant, &ModelList { models: models.iter().map(|model| view(model)).collect(), next })
+    charged(&node, &tenant, models.len() * ITEM, move || ModelList {
+        models: models.iter().map(|model| view(model)).collect(),
+        next,
+    })
+    .await
 }
 
 /// Which tensors.
@@ -270,6 +275,7 @@ pub async fn delete(
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    to_the_end(async move { node.catalog.delete_model(&tenant, &name).await }).await?;
+    let owner = tenant.clone();
+    to_the_end(&tenant, async move { node.catalog.delete_model(&owner, &name).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

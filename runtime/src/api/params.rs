@@ -13,7 +13,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::auth::AsTenant;
-use super::charged::charged;
+use super::charged::{ITEM, charged};
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{ParamList, ParamSet, ParamView, ParamsDeleted, Problem};
@@ -121,10 +121,13 @@ pub async fn list(
     let bucket = bucket(&node, &tenant, whose.job.as_deref())?;
     let page = bucket.list(&whose.prefix, after.as_ref(), whose.limit.map_or(100, std::num::NonZeroUsize::get)).await?;
     tenant.ledger.charge_params(1, 0);
-    let params = page.items.iter().map(|(key, head)| view(key, head)).collect();
     let spaces = node.params.spaces(&tenant.store).await?;
-    let jobs = spaces.into_iter().filter_map(|space| space.job).map(|job| job.to_string()).collect();
-    charged(&tenant, &ParamList { params, next: page.next.map(String::from), jobs })
+    charged(&node, &tenant, (page.items.len() + spaces.len()) * ITEM, move || ParamList {
+        params: page.items.iter().map(|(key, head)| view(key, head)).collect(),
+        next: page.next.map(String::from),
+        jobs: spaces.into_iter().filter_map(|space| space.job).map(|job| job.to_string()).collect(),
+    })
+    .await
 }
 
 /// Fetch a value's bytes: all of them or some, at once or when there is something newer.

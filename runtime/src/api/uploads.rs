@@ -7,10 +7,11 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 
 use super::auth::AsTenant;
+use super::changes::to_the_end;
 use super::problem::{ApiError, Kind};
 use super::request::Pieces;
 use super::types::{Problem, UploadRequest, UploadView};
-use crate::catalog::{PART_BYTES, Upload, to_the_end};
+use crate::catalog::{PART_BYTES, Upload};
 use crate::digest::Digest;
 use crate::node::Node;
 use crate::tenant::Charge;
@@ -42,8 +43,9 @@ pub async fn begin(
 ) -> Result<Json<UploadView>, ApiError> {
     let wish: UploadRequest = pieces.json().await?;
     let digest: Digest = wish.digest.parse()?;
-    let begin = async move { node.catalog.begin_upload(&tenant, digest, wish.size).await };
-    Ok(Json(view(&*to_the_end(begin).await?)))
+    let owner = tenant.clone();
+    let begin = async move { node.catalog.begin_upload(&owner, digest, wish.size).await };
+    Ok(Json(view(&*to_the_end(&tenant, begin).await?)))
 }
 
 /// Look how far an upload has come.
@@ -87,12 +89,13 @@ pub async fn part(
             return Err(ApiError::new(Kind::InvalidRequest, text));
         }
     }
+    let owner = tenant.clone();
     let add = async move {
         // The bytes are in memory until they are stored.
         let _charge = charge;
-        node.catalog.add_part(&tenant, &digest, index, bytes.into()).await
+        node.catalog.add_part(&owner, &digest, index, bytes.into()).await
     };
-    Ok(Json(view(&*to_the_end(add).await?)))
+    Ok(Json(view(&*to_the_end(&tenant, add).await?)))
 }
 
 /// Give an upload up. Its bytes are no longer charged.
@@ -106,6 +109,7 @@ pub async fn delete(
     Path(digest): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let digest = digest.parse()?;
-    to_the_end(async move { node.catalog.delete_upload(&tenant, &digest).await }).await?;
+    let owner = tenant.clone();
+    to_the_end(&tenant, async move { node.catalog.delete_upload(&owner, &digest).await }).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -16,9 +16,8 @@ use super::spec::{DataSetSpec, FileSpec, SourceSpec};
 use super::{Catalog, CatalogError};
 use crate::blob::{Blobs, Pinned};
 use crate::clock::unix_ms;
-use crate::dataset::blocks::{Blocks, read_whole};
+use crate::dataset::blocks::Blocks;
 use crate::dataset::build::{BuildError, Builder, Options, Sources};
-use crate::dataset::preview::preview;
 use crate::dataset::read::{self, Part, Source, Watch};
 use crate::dataset::synth::Synthetic;
 use crate::dataset::{BlockRef, Features, Manifest, Samples, digits};
@@ -29,8 +28,6 @@ use crate::tenant::{Reservation, Tenant, TenantId};
 
 /// Versions that one data set may have.
 const MAX_VERSIONS: usize = 1_000;
-/// Samples of a preview.
-const PREVIEW: usize = 3;
 
 /// A data set of a tenant.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -111,49 +108,6 @@ impl Catalog {
         self.shown.datasets.of(tenant)
     }
 
-    /// A version's manifest; the newest unless the beginning of another's digest is given.
-    pub async fn manifest(&self, dataset: &DataSet, version: Option<&str>) -> Result<Manifest, CatalogError> {
-        let found = match version {
-            None => dataset.latest(),
-            Some(prefix) => {
-                let digits = prefix.strip_prefix("sha256:").unwrap_or(prefix);
-                let fits = |version: &&Version| !digits.is_empty() && version.digest.hex().starts_with(digits);
-                let mut found = dataset.versions.iter().filter(fits);
-                let (first, another) = (found.next(), found.next());
-                if another.is_some() {
-                    let text = format!("`{}` begins the digests of several versions: give more of it", digits);
-                    return Err(CatalogError::Invalid(text));
-                }
-                first
-            }
-        };
-        let version = found.ok_or_else(|| CatalogError::not_found("version", version.unwrap_or("latest")))?;
-        let read = self.blobs.read(&version.digest, 0..version.manifest_bytes).await;
-        Ok(Manifest::parse(&read.map_err(|error| self.unless_deleted(dataset, error.into()))?)?)
-    }
-
-    /// What went wrong with a data set that was looked up: perhaps it has been deleted since, and that is all.
-    fn unless_deleted(&self, dataset: &DataSet, error: CatalogError) -> CatalogError {
-        match self.shown.datasets.get(dataset.tenant, dataset.name.as_str()) {
-            Some(now) if now.created_ms == dataset.created_ms => error,
-            _ => CatalogError::not_found("data set", dataset.name.as_str()),
-        }
-    }
-
-    /// The first samples as text.
-    pub async fn preview(&self, dataset: &DataSet, manifest: &Manifest) -> Result<String, CatalogError> {
-        let Some(block) = manifest.train.blocks.first().cloned() else { return Ok(String::new()) };
-        let (blocks, manifest) = (BlobBlocks(self.blobs.clone()), manifest.clone());
-        let read = move || -> Result<String, CatalogError> {
-            let bytes = read_whole(&blocks, &block).map_err(|error| CatalogError::io("reading a block", error))?;
-            let shown = preview(&manifest, &block, &bytes, PREVIEW);
-            shown.map_err(|error| CatalogError::io("a damaged block", io::Error::other(error)))
-        };
-        let shown = tokio::task::spawn_blocking(read).await;
-        let shown = shown.map_err(|error| CatalogError::io("a preview", io::Error::other(error)))?;
-        shown.map_err(|error| self.unless_deleted(dataset, error))
-    }
-
     /// Makes a data set.
     pub async fn create_dataset(
         &self,
@@ -188,8 +142,9 @@ impl Catalog {
             let what = format!("another version of `{name}`");
             return Err(CatalogError::Quota { name: "versions", limit: MAX_VERSIONS as u64, what });
         }
-        let manifest = self.manifest(&dataset, None).await?;
-        let built = self.build(tenant, Some((&dataset, manifest)), spec, end).await?;
+        // The charge is kept for as long as that takes: it has room for the new manifest too.
+        let read = self.latest_manifest(tenant, &dataset).await?;
+        let built = self.build(tenant, Some((&dataset, read.manifest)), spec, end).await?;
         self.add_version(tenant, DataSet::clone(&dataset), built, spec).await
     }
 

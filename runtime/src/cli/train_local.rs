@@ -132,7 +132,8 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
     let says_memory = args.options.says_memory();
     let data = args.data.make(out)?;
     let trainer = LocalTrainer::open(&component, name.clone(), place, std::env::current_exe()?).await?;
-    let data = data.map(|(name, made)| JobData { name, manifest: Arc::new(made.manifest), blocks: made.blocks });
+    let data =
+        data.map(|(name, made)| JobData { name, manifest: Arc::new(made.manifest), charge: None, blocks: made.blocks });
     let mut spec = asked.clone();
     if !says_memory {
         let samples = data.as_ref().map(|data| data.manifest.train.count);

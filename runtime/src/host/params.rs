@@ -377,7 +377,9 @@ impl Host for HostState {
                 false => Some(job.parse::<Name>().map_err(|error| Error::BadInput(error.to_string()))?),
             };
             let space = Space { tenant: tenant.store.clone(), job };
-            let bucket = Bucket::new(store.clone(), space, tenant.params.clone());
+            let payer = tenant.clone();
+            let bucket = Bucket::new(store.clone(), space, tenant.params.clone())
+                .telling(Arc::new(move |cpu| payer.ledger.charge_cpu(cpu)));
             let full = |_| Error::Quota("too many handles are held (`max_handles`): drop some first".to_owned());
             self.handles.push(bucket).map_err(full)
         };

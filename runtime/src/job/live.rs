@@ -179,7 +179,9 @@ impl Live {
         let Some(digest) = job.data else { return };
         let read = async {
             let size = blobs.size(&digest).await.ok()?;
-            Manifest::parse(&blobs.read(&digest, 0..size).await.ok()?).ok()
+            let bytes = blobs.read(&digest, 0..size).await.ok()?;
+            // It may have megabytes: not on a thread that serves.
+            tokio::task::spawn_blocking(move || Manifest::parse(&bytes).ok()).await.ok()?
         };
         // One that cannot be read is told when the job is about to go on.
         if let Some(manifest) = read.await {

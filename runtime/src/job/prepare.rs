@@ -17,7 +17,6 @@ use super::room::check_shards;
 use super::workshop::{InstanceRules, JobData, Workshop};
 use super::{JobError, Jobs};
 use crate::catalog::BlobFile;
-use crate::dataset::Manifest;
 use crate::digest::Digest;
 use crate::model::Model;
 use crate::names::Name;
@@ -55,7 +54,7 @@ impl Jobs {
         }
         let name: Name = words.function.parse().map_err(|error| BadSpec::new("function", error))?;
         let data = match (&words.dataset, job.data) {
-            (Some(dataset), Some(version)) => Some(self.job_data(dataset, &version).await?),
+            (Some(dataset), Some(version)) => Some(self.job_data(tenant, dataset, &version).await?),
             _ => None,
         };
         if let Some(data) = &data {
@@ -154,10 +153,15 @@ impl Jobs {
         Ok(channel)
     }
 
-    async fn job_data(&self, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
+    async fn job_data(&self, tenant: &Tenant, dataset: &str, version: &Digest) -> Result<JobData, JobError> {
+        let place = self.facilities.places.opening(tenant).await?;
         let size = self.facilities.blobs.size(version).await?;
-        let bytes = self.facilities.blobs.read(version, 0..size).await?;
-        let manifest = Manifest::parse(&bytes).map_err(crate::catalog::CatalogError::from)?;
-        Ok(JobData { name: dataset.to_owned(), manifest: Arc::new(manifest), blocks: self.facilities.blocks.clone() })
+        let read = self.facilities.catalog.read_manifest(tenant, version, size, Some(place)).await?;
+        Ok(JobData {
+            name: dataset.to_owned(),
+            manifest: Arc::new(read.manifest),
+            charge: Some(Arc::new(read.charge)),
+            blocks: self.facilities.blocks.clone(),
+        })
     }
 }

@@ -109,7 +109,7 @@ pub struct Reshaped {
 
 impl EpochRecord {
     /// Bytes of memory that it takes, about.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let metrics: usize = self.validation.keys().map(|name| name.len() + METRIC_BYTES).sum();
         (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..])) as u64
     }

@@ -144,6 +144,11 @@ impl Roster {
         self.queue.locked().position(tenant, name)
     }
 
+    /// The tenant's jobs that wait, and how many of its jobs come before each.
+    pub fn queue_positions(&self, tenant: TenantId) -> HashMap<String, usize> {
+        self.queue.locked().names(tenant).enumerate().map(|(before, name)| (name.to_owned(), before)).collect()
+    }
+
     /// Holds changes off, beside others who do.
     pub async fn hold(&self) -> tokio::sync::OwnedRwLockReadGuard<()> {
         self.changing.clone().read_owned().await

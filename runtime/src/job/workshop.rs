@@ -24,7 +24,7 @@ use crate::devices::TAPE_NODES;
 use crate::host::data::StepInfo;
 use crate::logs::LogBook;
 use crate::sandbox::{Share, TeamId};
-use crate::tenant::Tenant;
+use crate::tenant::{Charge, Tenant};
 use crate::train::declared::{Declared, OptimizerChanges};
 use crate::train::run::Feed;
 use crate::train::settings;
@@ -89,6 +89,8 @@ impl Wanted {
 pub struct JobData {
     pub name: String,
     pub manifest: Arc<Manifest>,
+    /// For the manifest, where somebody pays for it.
+    pub charge: Option<Arc<Charge>>,
     pub blocks: Arc<dyn Blocks>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use anyhow::Context;
+use futures_util::StreamExt;
 
 use super::Node;
 use crate::config::Settings;
@@ -18,6 +19,9 @@ use crate::tenant::{Account, StoreId, Tenant, Tenants};
 
 /// How often what expired is looked for.
 const COLLECT_EVERY: Duration = Duration::from_secs(10);
+
+/// Stores of deleted tenants that are deleted at once: each may take as long as its server's patience.
+const ENDED_AT_ONCE: usize = 64;
 
 pub async fn open(settings: &Settings, data: &DataDir, tenants: &Tenants) -> anyhow::Result<Arc<dyn ParamStore>> {
     let Some(address) = settings.params_store.remote() else {
@@ -46,10 +50,13 @@ pub async fn keep(node: Weak<Node>) {
             _ = saving.tick() => store.save().await,
             () = store.save_is_due() => store.save().await,
             _ = collecting.tick() => {
-                if let Some(node) = node.upgrade() {
-                    node.end_stores().await;
-                }
-                store.collect().await.map(drop)
+                let end = async {
+                    if let Some(node) = node.upgrade() {
+                        node.end_stores().await;
+                    }
+                };
+                // Side by side: what a deleted tenant had may be on a server that does not answer.
+                tokio::join!(end, store.collect()).1.map(drop)
             }
         };
         if let Err(error) = done {
@@ -94,9 +101,7 @@ impl Node {
             Ok(ended) => ended,
             Err(error) => return tracing::error!(%error, "values of deleted tenants cannot be found"),
         };
-        for store in ended {
-            self.end_store(&store).await;
-        }
+        side_by_side(&ended, |store| self.end_store(store)).await;
     }
 
     /// Deletes for good what one deleted tenant had in the store, or leaves it to [`Self::end_stores`].
@@ -106,5 +111,25 @@ impl Node {
         } else if let Err(error) = self.tenants.store_is_gone(store).await {
             tracing::error!(%error, %store, "values of a deleted tenant are gone, which could not be written down");
         }
+    }
+}
+
+/// Does the same for each, many at once: what takes long holds up few.
+async fn side_by_side<'a, T, F: Future<Output = ()>>(each: &'a [T], work: impl Fn(&'a T) -> F) {
+    futures_util::stream::iter(each).for_each_concurrent(ENDED_AT_ONCE, work).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Barrier;
+
+    use super::*;
+
+    /// Each waits until all the others have begun: one after the other, none would end.
+    #[tokio::test]
+    async fn what_takes_long_does_not_hold_up_the_rest() {
+        let (stores, all_have_begun) = ([(); ENDED_AT_ONCE], Barrier::new(ENDED_AT_ONCE));
+        let work = side_by_side(&stores, |()| async { drop(all_have_begun.wait().await) });
+        tokio::time::timeout(Duration::from_secs(60), work).await.expect("one waits for the other");
     }
 }

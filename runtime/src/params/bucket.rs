@@ -6,9 +6,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::summing::{self, Place, Spent};
 use super::{
-    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write,
-    counted_bytes, merge,
+    Change, Changed, Entry, Expect, Fence, Head, Key, ParamError, ParamStore, Space, Value, Watch, Write, counted_bytes,
 };
 use crate::names::Name;
 use crate::tenant::{Account, Charge, Tenant};
@@ -60,11 +60,18 @@ pub struct Bucket {
     space: Space,
     account: Arc<Account>,
     fence: Option<Fence>,
+    /// Is told what sums took.
+    spent: Option<Spent>,
 }
 
 impl Bucket {
     pub fn new(store: Arc<dyn ParamStore>, space: Space, account: Arc<Account>) -> Self {
-        Self { store, space, account, fence: None }
+        Self { store, space, account, fence: None, spent: None }
+    }
+
+    /// The same, and this is told of the CPU time that sums took.
+    pub fn telling(self, spent: Spent) -> Self {
+        Self { spent: Some(spent), ..self }
     }
 
     /// The values of a tenant's job, or those that belong to none.
@@ -268,7 +275,11 @@ impl Bucket {
             let heads = self.store.heads(&self.space, &parts).await?;
             let there = heads.iter().flatten().count();
             if there == parts.len() {
-                match self.merge(round, &parts).await {
+                let place = Place::of(&self.space.tenant);
+                let Ok(place) = tokio::time::timeout(waiting.left(), place).await else {
+                    return Err(waiting.over(format!("round `{round}`, which could not be summed yet")));
+                };
+                match self.merge(round, &parts, place?).await {
                     Ok(Some(entry)) => return Ok(entry),
                     // Somebody else was faster.
                     Ok(None) | Err(ParamError::Conflict { .. }) => continue,
@@ -291,7 +302,13 @@ impl Bucket {
                 parts.iter().cloned().zip(entries).filter_map(|(key, entry)| Some((key, entry?))).collect();
             let there: Vec<(Key, u64)> = found.iter().map(|(key, entry)| (key.clone(), entry.version)).collect();
             let count = found.len();
-            let sum = if count == 0 { None } else { Some((self.counted_sum(found).await?, count)) };
+            let sum = match count {
+                0 => None,
+                _ => {
+                    let place = Place::of(&self.space.tenant).await?.wide_enough(&found);
+                    Some((self.counted_sum(found, &place).await?, count))
+                }
+            };
             match self.delete_unchanged(there).await {
                 Err(ParamError::Conflict { .. }) if further_tries.next().is_some() => {}
                 deleted => return deleted.map(|()| sum),
@@ -299,16 +316,22 @@ impl Bucket {
         }
     }
 
-    async fn merge(&self, round: &Key, parts: &[Key]) -> Result<Option<Entry>, ParamError> {
+    async fn merge(&self, round: &Key, parts: &[Key], place: Place) -> Result<Option<Entry>, ParamError> {
+        // Many may have waited for a place, and one of them has made the sum.
+        if let Some(entry) = self.get(round).await? {
+            return Ok(Some(entry));
+        }
         let entries: Option<Vec<Entry>> = self.get_many(parts).await?.into_iter().collect();
         let Some(entries) = entries else { return Ok(None) };
-        let found = parts.iter().cloned().zip(entries.iter().cloned()).collect();
+        let found: Vec<_> = parts.iter().cloned().zip(entries.iter().cloned()).collect();
+        // Kept until the sum is stored: whoever has the place next finds it.
+        let place = place.wide_enough(&found);
         let value = if self.store.is_remote() {
-            self.counted_sum(found).await?
+            self.counted_sum(found, &place).await?
         } else {
             // Counted before it is made; from then on the store counts it.
             let _room = self.room_for_sum(&found)?;
-            sum_of(found).await?
+            summing::sum(found, place.clone(), self.spent.clone()).await?
         };
         let mut checks = vec![(round.clone(), Expect::Absent)];
         checks.extend(parts.iter().cloned().zip(entries.iter().map(|entry| Expect::Version(entry.version))));
@@ -319,9 +342,9 @@ impl Bucket {
     }
 
     /// The sum of parts, counted before it is made and for as long as somebody holds it.
-    async fn counted_sum(&self, parts: Vec<(Key, Entry)>) -> Result<Value, ParamError> {
+    async fn counted_sum(&self, parts: Vec<(Key, Entry)>, place: &Arc<Place>) -> Result<Value, ParamError> {
         let room = self.room_for_sum(&parts)?;
-        let sum = sum_of(parts).await?;
+        let sum = summing::sum(parts, place.clone(), self.spent.clone()).await?;
         Ok(Value { data: counted_bytes(sum.data, room), ..sum })
     }
 
@@ -380,12 +403,6 @@ impl Bucket {
     }
 }
 
-/// Off the threads that serve: it passes over all of the bytes.
-async fn sum_of(parts: Vec<(Key, Entry)>) -> Result<Value, ParamError> {
-    let summed = tokio::task::spawn_blocking(move || merge::sum(&parts)).await;
-    summed.map_err(|error| ParamError::Damaged(format!("a merge ended: {error}")))?
-}
-
 fn few(what: &'static str, given: usize, most: usize) -> Result<(), ParamError> {
     if given <= most { Ok(()) } else { Err(ParamError::TooMany { what, given: given as u64, most: most as u64 }) }
 }
@@ -406,11 +423,19 @@ impl Waiting {
 
     /// Until it is worth to look again.
     async fn more(&mut self, what: impl FnOnce() -> String) -> Result<(), ParamError> {
-        let waited = self.began.elapsed();
-        let Some(left) = self.at_most.checked_sub(waited).filter(|left| !left.is_zero()) else {
-            return Err(ParamError::TimedOut { what: what(), waited });
-        };
+        let left = self.left();
+        if left.is_zero() {
+            return Err(self.over(what()));
+        }
         self.watch.changed(left).await;
         Ok(())
+    }
+
+    fn left(&self) -> Duration {
+        self.at_most.saturating_sub(self.began.elapsed())
+    }
+
+    fn over(&self, what: String) -> ParamError {
+        ParamError::TimedOut { what, waited: self.began.elapsed() }
     }
 }

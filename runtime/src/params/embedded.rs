@@ -7,30 +7,33 @@
 //! A tenant that is deleted leaves nothing: its spaces are closed, so that whoever is in the middle of a change is refused
 //! too, and none of its id is opened again. What is on disk of tenants that are gone is dropped at the next start.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
-use tokio::sync::{Mutex, OwnedMutexGuard, watch};
+use tokio::sync::{Mutex, watch};
 
 use super::{
-    Change, Changed, Entry, Expect, Fence, Form, Head, Key, MAX_CLAIMS, Moment, ParamError, ParamStore, Space, Value,
-    Watch, Write, counted, counted_bytes,
+    Change, Changed, Entry, Form, Head, Key, MAX_CLAIMS, Moment, ParamError, ParamStore, Space, Value, Watch, Write,
+    counted, counted_bytes,
 };
 use crate::locks::SharedLock;
 use crate::tenant::{Account, Charge, StoreId};
 
+mod copy;
 pub mod disk;
 pub mod frame;
 mod journal;
+mod saving;
 mod spaces;
+mod state;
 
 use disk::Disk;
 use frame::Record;
-use spaces::Spaces;
+use spaces::{Slot, Spaces};
+use state::{Claim, State, Stored};
 
 pub struct Embedded {
     spaces: Arc<Spaces>,
@@ -43,27 +46,6 @@ pub struct Embedded {
     disk: Option<Arc<Disk>>,
     /// The store itself, for work that goes on when whoever asked for it has gone away.
     this: Weak<Self>,
-}
-
-/// What is in a space.
-#[derive(Default)]
-struct State {
-    entries: BTreeMap<Key, Stored>,
-    claims: BTreeMap<Key, Claim>,
-    /// Its tenant is gone.
-    closed: bool,
-}
-
-struct Claim {
-    epoch: u64,
-    _charge: Charge,
-}
-
-#[derive(Clone)]
-struct Stored {
-    entry: Entry,
-    /// Whether it is in the journal, or one that it has replaced, so that its end must be too.
-    durable: bool,
 }
 
 impl Embedded {
@@ -105,55 +87,6 @@ impl Embedded {
         Arc::new_cyclic(|this| Self { this: this.clone(), ..self })
     }
 
-    /// Replaces the snapshot, if something has changed since the last one. One at a time: two would write to the same file,
-    /// and the older one must not take the place of the newer one, which has deleted the journals before it. Whoever finds
-    /// nothing to save has waited for the snapshot that was being written.
-    async fn save_changes(&self) -> Result<(), disk::DiskError> {
-        let Some(disk) = &self.disk else { return Ok(()) };
-        let saving = Arc::new(self.saving.clone().lock_owned().await);
-        if !self.changed.swap(false, Relaxed) {
-            return Ok(());
-        }
-        let written = self.snapshot(disk, saving.clone()).await;
-        if written.is_err() {
-            // Before anybody else may save: they would find nothing to do.
-            self.changed.store(true, Relaxed);
-        }
-        drop(saving);
-        written
-    }
-
-    /// Nobody else saves before the thread that writes is done, whatever becomes of whoever waits for it.
-    async fn snapshot(&self, disk: &Arc<Disk>, saving: Arc<OwnedMutexGuard<()>>) -> Result<(), disk::DiskError> {
-        // What is journaled from here on is in the next journal; what came before is seen below.
-        let next = disk.next_journal().await?;
-        let number = self.spaces.begin_snapshot();
-        let (disk, records, clock) = (disk.clone(), self.records(number), self.clock.load(Relaxed));
-        let spaces = self.spaces.clone();
-        let write = move || {
-            let _saving = saving;
-            disk.write_snapshot(next, clock, &records).inspect(|()| spaces.snapshot_is_on_disk(number))
-        };
-        let written = tokio::task::spawn_blocking(write).await;
-        written.unwrap_or_else(|error| Err(disk::DiskError::Ended(error.to_string())))
-    }
-
-    /// Everything, for the snapshot of this number.
-    fn records(&self, snapshot: u64) -> Vec<Record> {
-        let mut records = Vec::new();
-        for (space, slot) in self.spaces.all() {
-            let state = slot.state.reading();
-            if !state.is_empty() {
-                slot.note_snapshot(snapshot);
-            }
-            records.extend(state.claims.iter().map(|(key, claim)| Record::claim(&space, key, claim.epoch)));
-            // What workers exchange is worth nothing to a job that is started again, and may be many times its model.
-            let kept = state.entries.iter().filter(|(key, _)| key.exchanged_name().is_none());
-            records.extend(kept.map(|(key, stored)| Record::put(&space, key, &stored.entry, stored.durable)));
-        }
-        records
-    }
-
     /// Applied unless something newer is there: journal and snapshot may both know it. `false` if its tenant is gone.
     fn replay(&self, record: Record, in_snapshot: bool, account: &impl Fn(&StoreId) -> Option<Arc<Account>>) -> bool {
         let space = match &record {
@@ -177,21 +110,18 @@ impl Embedded {
                 }
             }
             Record::Put { key, mut entry, durable, .. } => {
-                if state.entries.get(&key).is_none_or(|stored| stored.entry.version <= entry.version) {
+                if state.get(&key).is_none_or(|stored| stored.entry.version <= entry.version) {
                     let bytes = counted(&key, entry.value.stored_bytes());
                     entry.value.data = counted_bytes(entry.value.data, Charge::whatever_the_limit(account, bytes));
-                    state.entries.insert(key, Stored { entry, durable });
+                    state.put(key, Stored { entry, durable });
                 }
             }
             Record::Delete { key, version, .. } => {
-                if state.entries.get(&key).is_some_and(|stored| stored.entry.version < version) {
-                    state.entries.remove(&key);
+                if state.get(&key).is_some_and(|stored| stored.entry.version < version) {
+                    state.remove(&key);
                 }
             }
-            Record::Clear { version, .. } => {
-                state.entries.retain(|_, stored| stored.entry.version > version);
-                state.claims.retain(|_, claim| claim.epoch > version);
-            }
+            Record::Clear { version, .. } => state.clear_up_to(version),
             Record::Clock { .. } | Record::Begin { .. } => {}
         }
         true
@@ -212,56 +142,6 @@ impl Embedded {
     fn journal(&self, records: Vec<Record>) -> Option<journal::Pending> {
         let disk = self.disk.as_ref().filter(|_| !records.is_empty())?;
         Some(disk.append(records))
-    }
-}
-
-impl State {
-    fn is_empty(&self) -> bool {
-        self.entries.is_empty() && self.claims.is_empty()
-    }
-
-    fn live(&self, key: &Key, now: Moment) -> Option<&Stored> {
-        self.entries.get(key).filter(|stored| stored.is_live(now))
-    }
-
-    fn check(&self, write: &Write, now: Moment) -> Result<(), ParamError> {
-        if self.closed {
-            return Err(ParamError::Ended);
-        }
-        if let Some(Fence { claim, epoch }) = &write.fence {
-            let newest = self.claims.get(claim).map_or(0, |claim| claim.epoch);
-            if newest != *epoch {
-                return Err(ParamError::Fenced { claim: claim.clone(), epoch: *epoch, newest });
-            }
-        }
-        for (key, expected) in &write.checks {
-            let found = self.live(key, now).map(|stored| stored.entry.version);
-            let holds = match expected {
-                Expect::Absent => found.is_none(),
-                Expect::Version(version) => found == Some(*version),
-            };
-            if !holds {
-                return Err(ParamError::Conflict { key: key.clone(), found, expected: *expected });
-            }
-        }
-        Ok(())
-    }
-
-    /// What a counter would be.
-    fn sum(&self, key: &Key, by: i64, now: Moment) -> Result<i64, ParamError> {
-        let Some(stored) = self.live(key, now) else { return Ok(by) };
-        let count = stored.entry.value.count().ok_or_else(|| ParamError::WrongForm {
-            key: key.clone(),
-            found: stored.entry.value.form.to_string(),
-            wanted: "a counter".to_owned(),
-        })?;
-        count.checked_add(by).ok_or_else(|| ParamError::Overflow(key.clone()))
-    }
-}
-
-impl Stored {
-    fn is_live(&self, now: Moment) -> bool {
-        self.entry.expires.is_none_or(|expires| expires > now)
     }
 }
 
@@ -366,15 +246,18 @@ impl ParamStore for Embedded {
         at_most: usize,
     ) -> Result<Vec<(Key, Head)>, ParamError> {
         let Some(slot) = self.spaces.find(space)? else { return Ok(Vec::new()) };
-        let (state, now) = (slot.state.reading(), Moment::now());
-        let first = after.map_or("", Key::as_str).max(prefix);
-        let names = state.entries.range::<str, _>((std::ops::Bound::Included(first), std::ops::Bound::Unbounded));
-        let listed = names
-            .skip_while(|(key, _)| after.is_some_and(|after| *key <= after))
-            .take_while(|(key, _)| key.as_str().starts_with(prefix))
-            .filter(|(_, stored)| stored.is_live(now))
-            .map(|(key, stored)| (key.clone(), stored.entry.head()));
-        Ok(listed.take(at_most).collect())
+        let (mut found, mut after) = (Vec::new(), after.cloned());
+        while found.len() < at_most {
+            let listed = slot.state.reading().list(prefix, after.as_ref(), at_most - found.len(), Moment::now());
+            found.extend(listed.found);
+            after = listed.on;
+            if after.is_none() {
+                break;
+            }
+            // Where much has expired, there may be much to look at.
+            tokio::task::yield_now().await;
+        }
+        Ok(found)
     }
 
     async fn claim(&self, space: &Space, account: &Arc<Account>, claim: &Key) -> Result<u64, ParamError> {
@@ -430,7 +313,7 @@ impl ParamStore for Embedded {
             if state.closed {
                 return Err(ParamError::Ended);
             }
-            let gone = (std::mem::take(&mut state.entries), std::mem::take(&mut state.claims));
+            let gone = state.clear();
             // Also of what is not durable: the last snapshot may hold it, and a crash must not bring it back.
             let pending = self.journal(vec![Record::Clear { space: space.clone(), version: self.next_version() }]);
             drop(state);
@@ -438,7 +321,7 @@ impl ParamStore for Embedded {
             slot.tell();
             (gone, pending)
         };
-        let count = gone.0.len() as u64;
+        let count = gone.values;
         // Millions of values take a while to let go of.
         tokio::task::spawn_blocking(move || drop(gone)).await.ok();
         self.flushed(pending).await?;
@@ -449,7 +332,7 @@ impl ParamStore for Embedded {
         let mut gone = Vec::new();
         for slot in self.spaces.end(tenant) {
             let mut state = slot.state.writing();
-            gone.push(std::mem::replace(&mut *state, State { closed: true, ..State::default() }));
+            gone.push(std::mem::replace(&mut *state, State::closed()));
             drop(state);
             slot.tell();
         }
@@ -459,12 +342,7 @@ impl ParamStore for Embedded {
     }
 
     async fn used(&self, tenant: &StoreId) -> Result<u64, ParamError> {
-        let of_space = |state: &State| -> u64 {
-            let claims: u64 = state.claims.keys().map(|claim| counted(claim, 0)).sum();
-            let values = state.entries.iter().map(|(key, stored)| counted(key, stored.entry.value.stored_bytes()));
-            claims + values.sum::<u64>()
-        };
-        Ok(self.spaces.of(tenant).iter().map(|(_, slot)| of_space(&slot.state.reading())).sum())
+        Ok(self.spaces.of(tenant).iter().map(|(_, slot)| slot.state.reading().counted()).sum())
     }
 
     async fn save(&self) -> Result<(), ParamError> {
@@ -484,15 +362,16 @@ impl ParamStore for Embedded {
 
     async fn collect(&self) -> Result<u64, ParamError> {
         let (mut gone, mut last) = (0, None);
-        for (space, slot) in self.spaces.all() {
-            let now = Moment::now();
-            let mut state = slot.state.writing();
-            let expired: Vec<Key> =
-                state.entries.iter().filter(|(_, stored)| !stored.is_live(now)).map(|(key, _)| key.clone()).collect();
-            gone += expired.len() as u64;
-            let plans = expired.into_iter().map(|key| (key, Planned::Delete { told: false })).collect();
-            last = self.apply(&mut state, &space, plans, false, now).1.or(last);
-            drop(state);
+        for (space, slot) in self.spaces.all().collect::<Vec<_>>() {
+            loop {
+                let (count, pending) = self.collect_some(&space, &slot);
+                last = pending.or(last);
+                gone += count;
+                if count == 0 {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
             self.spaces.forget(&space, &slot);
         }
         self.flushed(last).await?;
@@ -501,6 +380,16 @@ impl ParamStore for Embedded {
 }
 
 impl Embedded {
+    /// Deletes a few values that have expired; says how many.
+    fn collect_some(&self, space: &Space, slot: &Slot) -> (u64, Option<journal::Pending>) {
+        let now = Moment::now();
+        let mut state = slot.state.writing();
+        let expired = state.expired(now);
+        let count = expired.len() as u64;
+        let plans = expired.into_iter().map(|key| (key, Planned::Delete { told: false })).collect();
+        (count, self.apply(&mut state, space, plans, false, now).1)
+    }
+
     /// Makes the changes: nothing can fail any more.
     fn apply(
         &self,
@@ -514,7 +403,7 @@ impl Embedded {
         let mut changed = Vec::with_capacity(planned.len());
         for (key, plan) in planned {
             let version = self.next_version();
-            let was_durable = state.entries.get(&key).is_some_and(|stored| stored.durable);
+            let was_durable = state.get(&key).is_some_and(|stored| stored.durable);
             let found = state.live(&key, now).is_some();
             match plan {
                 Planned::Put { value, expires, told } => {
@@ -523,23 +412,24 @@ impl Embedded {
                         records.push(Record::put(space, &key, &entry, true));
                     }
                     changed.push(Changed { version, found, entry: told.then(|| entry.clone()) });
-                    state.entries.insert(key, Stored { entry, durable: durable || was_durable });
+                    state.put(key, Stored { entry, durable: durable || was_durable });
                 }
                 Planned::Delete { told } => {
                     if durable || was_durable {
                         records.push(Record::delete(space, &key, version));
                     }
-                    let gone = state.entries.remove(&key).filter(|stored| told && stored.is_live(now));
+                    let gone = state.remove(&key).filter(|stored| told && stored.is_live(now));
                     changed.push(Changed { version, found, entry: gone.map(|stored| stored.entry) });
                 }
-                Planned::Expire(expires) => match state.entries.get_mut(&key).filter(|stored| stored.is_live(now)) {
-                    Some(stored) => {
+                Planned::Expire(expires) => match state.live(&key, now).cloned() {
+                    Some(mut stored) => {
                         stored.entry.expires = expires;
                         stored.durable |= durable;
                         if stored.durable {
                             records.push(Record::put(space, &key, &stored.entry, true));
                         }
                         changed.push(Changed { version: stored.entry.version, found, entry: None });
+                        state.put(key, stored);
                     }
                     None => changed.push(Changed { version, found, entry: None }),
                 },

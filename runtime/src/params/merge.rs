@@ -17,16 +17,28 @@ const WORTH_A_THREAD: usize = 1 << 20;
 /// Threads beyond these find no more memory bandwidth.
 const MOST_THREADS: usize = 8;
 
-/// The sum of tensors of one shape and type, or of counters. Sums of integers that do not fit are an error.
-pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
-    let Some((_, first)) = parts.first() else { return Ok(Value::bytes(Vec::new())) };
+/// The form that all parts have, which is that of their sum. It can be summed.
+pub fn form(parts: &[(Key, Entry)]) -> Result<&Form, ParamError> {
+    let Some((key, first)) = parts.first() else { return Ok(&Form::Bytes) };
     let form = &first.value.form;
     if let Some((key, entry)) = parts.iter().find(|(_, entry)| entry.value.form != *form) {
         let (found, wanted) = (entry.value.form.to_string(), format!("{form}, as of the first worker,"));
         return Err(ParamError::WrongForm { key: key.clone(), found, wanted });
     }
+    match form {
+        Form::Bytes => {
+            let wanted = "a tensor or a counter".to_owned();
+            Err(ParamError::WrongForm { key: key.clone(), found: form.to_string(), wanted })
+        }
+        Form::Tensor { .. } | Form::Counter => Ok(form),
+    }
+}
+
+/// The sum of tensors of one shape and type, or of counters. Sums of integers that do not fit are an error.
+pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
+    let form = form(parts)?;
     let datas: Vec<&Bytes> = parts.iter().map(|(_, entry)| &entry.value.data).collect();
-    let key = &parts[0].0;
+    let Some((key, _)) = parts.first() else { return Ok(Value::bytes(Vec::new())) };
     let summed = match form {
         Form::Tensor { dtype, .. } => match dtype.0 {
             DType::F32 => sum_bytes(&datas, f32::from_le_bytes, |sum| Some(sum.to_le_bytes())),
@@ -56,10 +68,7 @@ pub fn sum(parts: &[(Key, Entry)]) -> Result<Value, ParamError> {
             |number| i128::from(i64::from_le_bytes(number)),
             |sum| i64::try_from(sum).ok().map(i64::to_le_bytes),
         ),
-        Form::Bytes => {
-            let wanted = "a tensor or a counter".to_owned();
-            return Err(ParamError::WrongForm { key: key.clone(), found: form.to_string(), wanted });
-        }
+        Form::Bytes => Some(Vec::new()),
     };
     let data = summed.ok_or_else(|| ParamError::Overflow(key.clone()))?;
     Ok(Value { form: form.clone(), data: data.into() })

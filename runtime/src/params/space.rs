@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -45,10 +46,10 @@ impl fmt::Display for Space {
     }
 }
 
-/// The name of a value within its space.
+/// The name of a value within its space. Cloning it shares the text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct Key(Box<str>);
+pub struct Key(Arc<str>);
 
 /// What is not the name of a value.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -152,7 +153,7 @@ impl TryFrom<String> for Key {
 
 impl From<Key> for String {
     fn from(key: Key) -> Self {
-        key.0.into()
+        key.0.as_ref().to_owned()
     }
 }
 

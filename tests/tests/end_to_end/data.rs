@@ -16,6 +16,7 @@ mod datasets;
 mod deadlines;
 mod keeping;
 mod large;
+mod looking;
 mod models;
 mod quotas;
 mod races;

@@ -88,6 +88,27 @@ fn leases_instances_and_code_come_from_one_account() -> Result<()> {
     node.idle(LONG)
 }
 
+/// A page of a history has a thousand epochs at most, whatever is asked for.
+#[test]
+fn a_history_comes_a_thousand_epochs_at_a_time() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    tenant.must_deploy("regression", &component("functions/logistic-regression")?)?;
+    let made = json!({ "synthetic": { "kind": "binary20", "train": 32, "test": 0, "seed": 1 } });
+    tenant.send("PUT", "/v1/datasets/few", &[], &serde_json::to_vec(&made)?)?.json()?;
+    tenant.must_submit(&json!({
+        "function": "regression", "dataset": "few", "name": "long", "batch": 32, "epochs": 1_020, "memory": 64 << 20,
+    }))?;
+    tenant.must_finish("long", LONG)?;
+    let page = |query: &str| tenant.get(&format!("/v1/jobs/long/history?{query}"))?.json();
+    let first = page("limit=10000")?;
+    let epochs = first["epochs"].as_array().context("no epochs")?;
+    ensure!(epochs.len() == 1_000 && first["next"] == 1_000, "{} epochs", epochs.len());
+    let rest = page("limit=10000&after=1000")?;
+    ensure!(rest["epochs"].as_array().map(Vec::len) == Some(20) && rest["next"].is_null(), "{rest}");
+    Ok(())
+}
+
 /// A client need not read what it asked for. Answers that grow with what a tenant has are counted until it has.
 #[test]
 fn large_answers_are_counted_and_small_ones_always_come() -> Result<()> {

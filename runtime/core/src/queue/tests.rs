@@ -141,6 +141,22 @@ fn a_job_that_found_no_device_keeps_its_place() {
 }
 
 #[test]
+fn the_names_of_those_that_wait_come_in_their_order_and_of_one_tenant_only() {
+    let mut queue = queue(100, 9);
+    for name in ["a1", "a2", "a3"] {
+        queue.push(ask(1, name, 1));
+    }
+    queue.push(ask(2, "b1", 1));
+    assert_eq!(pass(&mut queue, 1, 9, |ask| ask.name == "a1"), ["a1"]);
+    let names: Vec<&str> = queue.names(TenantId(1)).collect();
+    assert_eq!(names, ["a2", "a3"]);
+    for (before, name) in names.into_iter().enumerate() {
+        assert_eq!(queue.position(TenantId(1), name), Some(before));
+    }
+    assert_eq!(queue.names(TenantId(3)).count(), 0);
+}
+
+#[test]
 fn what_is_set_aside_is_not_tried_before_it_is_due_and_holds_nobody_up() {
     let mut queue = queue(100, 1);
     queue.set_aside(ask(1, "a1", 1));

@@ -130,20 +130,27 @@ impl Disk {
         self.journal.is_long().await;
     }
 
-    /// Replaces the snapshot by these records, which hold all that is in journals before `journal`. No version after
-    /// `clock` is in them.
-    pub fn write_snapshot(&self, journal: u64, clock: u64, records: &[Record]) -> Result<(), DiskError> {
+    /// Replaces the snapshot by what `fill` adds to it, which holds all that is in journals before `journal`. It gives
+    /// the clock: no later version is in what it has added.
+    pub fn write_snapshot(
+        &self,
+        journal: u64,
+        fill: impl FnOnce(&mut SnapshotFile) -> io::Result<u64>,
+    ) -> Result<(), DiskError> {
         let (place, beside) = (snapshot_path(&self.folder), self.folder.join(UNFINISHED));
         let write = || -> io::Result<()> {
-            let mut file = BufWriter::with_capacity(1 << 20, File::create(&beside)?);
-            let count = records.len() as u64;
+            let mut snapshot =
+                SnapshotFile { file: BufWriter::with_capacity(1 << 20, File::create(&beside)?), records: 0 };
+            // How many there are, and the clock, is known when all are there.
+            snapshot.file.write_all(&[0; HEADER])?;
+            let clock = fill(&mut snapshot)?;
+            let count = snapshot.records;
+            let mut file = snapshot.file.into_inner().map_err(io::IntoInnerError::into_error)?;
             let header = [MAGIC, journal.to_le_bytes(), count.to_le_bytes(), clock.to_le_bytes()].concat();
+            file.seek(io::SeekFrom::Start(0))?;
             file.write_all(&header)?;
             file.write_all(&crc32fast::hash(&header).to_le_bytes())?;
-            for record in records {
-                record.write(&mut file)?;
-            }
-            file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+            file.sync_all()?;
             fs::rename(&beside, &place)
         };
         write().map_err(|error| {
@@ -157,6 +164,19 @@ impl Disk {
             fs::remove_file(&path).map_err(|error| DiskError::io("remove", &path, error))?;
         }
         Ok(())
+    }
+}
+
+/// A snapshot that is being written.
+pub struct SnapshotFile {
+    file: BufWriter<File>,
+    records: u64,
+}
+
+impl SnapshotFile {
+    pub fn add(&mut self, record: &Record) -> io::Result<()> {
+        self.records += 1;
+        record.write(&mut self.file).map(drop)
     }
 }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, RwLock};
 
 use tokio::sync::watch;
 
-use super::State;
+use super::state::State;
 use crate::locks::SharedLock;
 use crate::names::Name;
 use crate::params::{ParamError, Space};

@@ -2,13 +2,14 @@
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weft::api::types::DeviceList;
 use weft::job::{JobEvent, State};
 use weft_tests::components::component;
+use weft_tests::held::Held;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options, eventually};
 
@@ -136,11 +137,38 @@ fn a_call_that_waits_too_long_for_a_device_is_told_to_come_back() -> Result<()> 
     holder.must_deploy("task", &guest)?;
     modest.must_deploy("task", &guest)?;
     ensure!(modest.invoke("task", b"add 1")?.status == 200);
-    let _held = weft_tests::held::Held::invoke(&holder, "task", "add 1000000000000")?;
+    let _held = Held::invoke(&holder, "task", "add 1000000000000")?;
     eventually(LONG, || Ok(modest.invoke("task", b"add 1")?.status != 200))?;
     let answer = modest.invoke("task", b"add 1")?;
     ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
     ensure!(answer.problem_kind()? == ("busy".to_owned(), Some("queue_timeout".to_owned())), "{answer:?}");
+    Ok(())
+}
+
+/// Places for instances are for all functions. Whoever waits for a device holds none of them meanwhile.
+#[test]
+fn calls_that_wait_for_a_device_keep_no_others_waiting() -> Result<()> {
+    let patience = Duration::from_secs(60);
+    let options = Options::default().set("devices", "cpu").set("max-instances", 4);
+    let node = options.set("queue-timeout", format!("{}s", patience.as_secs())).start()?;
+    let memory = device_memory(&node.operator()?)?;
+    let holder = node.tenant("holder", json!({ "device_memory": memory - (memory >> 6), "wall_ms": 600_000 }))?;
+    let modest = node.tenant("modest", json!({ "device_memory": memory / 10 }))?;
+    let other = node.tenant("other", json!({}))?;
+    let guest = component("tests/guests/hostcall")?;
+    holder.must_deploy("task", &guest)?;
+    modest.must_deploy("task", &guest)?;
+    other.must_deploy("echo", &component("functions/echo")?)?;
+    other.must_invoke("echo", "hello")?;
+    let _holds = Held::invoke(&holder, "task", "add 1000000000000")?;
+    eventually(LONG, || Ok(node.view()?.memory > memory / 2))?;
+    let _wait = Held::invoke_all(&modest, "task", "add 1", 12)?;
+    let start = Instant::now();
+    for _ in 0..50 {
+        other.must_invoke("echo", "hello")?;
+    }
+    ensure!(start.elapsed() < patience / 2, "50 calls that need no device took {:?}", start.elapsed());
+    ensure!(node.view()?.instances == 1, "{:?}", node.view()?);
     Ok(())
 }
 
