@@ -176,7 +176,7 @@ impl JobError {
             | Self::Catalog(CatalogError::Blob(error)) => error.passes(),
             Self::Channel(error) => error.passes(),
             Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
-            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
+            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. } | RegistryError::NoMemory(_)) => true,
             Self::Registry(RegistryError::Compile(error)) => {
                 matches!(
                     error,

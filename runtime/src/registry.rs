@@ -21,10 +21,12 @@ use crate::tenant::{OverLimit, StorageFull, Tenant, TenantId};
 
 mod artifacts;
 mod upload;
+mod uses;
 
 pub use artifacts::LoadedLimits;
 use artifacts::{ArtifactError, Artifacts};
 pub use upload::Upload;
+use uses::Uses;
 
 /// Versions that one function may have; past this, old ones must be deleted.
 pub const MAX_VERSIONS: usize = 500;
@@ -175,6 +177,7 @@ pub struct Registry {
     metadata: Arc<Metadata>,
     blobs: Arc<Blobs>,
     artifacts: Artifacts,
+    uses: Uses,
     staging: PathBuf,
     shown: Arc<Shown>,
     /// One change at a time, from its last check to its last file: so that nothing that a change relies on is collected
@@ -198,7 +201,8 @@ impl Registry {
             functions.entry(function.tenant).or_default().insert(function.name.clone(), Arc::new(function));
         }
         let shown = Arc::new(Shown(RwLock::new(functions)));
-        let registry = Self { metadata, blobs, artifacts, staging, shown, changing: Arc::default() };
+        let registry =
+            Self { metadata, blobs, artifacts, uses: Uses::default(), staging, shown, changing: Arc::default() };
         registry.sweep_artifacts().await?;
         Ok(registry)
     }
@@ -247,16 +251,22 @@ impl Registry {
     /// The running version of a function, ready to be instantiated.
     pub async fn ready(&self, tenant: &Tenant, name: &str) -> Result<(Arc<Function>, Arc<Loaded>), RegistryError> {
         let function = self.get(tenant.id, name)?;
-        let loaded = self.ready_version(tenant.id, &function.active).await?;
+        let loaded = self.ready_version(tenant, &function.active).await?;
         Ok((function, loaded))
     }
 
     /// A version that is known to be there, whether it runs or not.
-    pub async fn ready_version(&self, tenant: TenantId, version: &Digest) -> Result<Arc<Loaded>, RegistryError> {
-        match self.artifacts.cached(version) {
-            Some(loaded) => Ok(loaded),
-            None => Ok(self.artifacts.fetch(&self.blobs, tenant, version).await?),
+    /// Charged to the tenant for as long as it is used.
+    pub async fn ready_version(&self, tenant: &Tenant, version: &Digest) -> Result<Arc<Loaded>, RegistryError> {
+        let cached = self.artifacts.cached(version);
+        if let Some(used) = self.uses.find(tenant, version) {
+            return Ok(used);
         }
+        let loaded = match cached {
+            Some(loaded) => loaded,
+            None => self.artifacts.fetch(&self.blobs, tenant.id, version).await?,
+        };
+        self.uses.begin(tenant, version, &loaded).map_err(RegistryError::NoMemory)
     }
 
     /// A place for an upload to arrive in, of at most `limit` bytes.

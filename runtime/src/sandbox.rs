@@ -62,6 +62,7 @@ const SPARE_THREADS: usize = 64;
 pub struct LoadError(String);
 
 /// What a function exports.
+#[derive(Clone)]
 enum Export {
     Task(TaskPre<HostState>),
     Trainer(TrainerPre<HostState>),
@@ -70,16 +71,25 @@ enum Export {
 /// A function that is ready to be instantiated.
 pub struct Loaded {
     export: Export,
-    imports: Vec<String>,
+    imports: Arc<[String]>,
     bytes: usize,
     /// What its code takes of somebody's memory, for as long as anybody uses it.
     _charge: Option<Charge>,
+    /// What it is the use of.
+    _of: Option<Arc<Self>>,
 }
 
 impl Loaded {
     /// The same, with what its code takes charged until it is gone.
     pub fn charged(self, charge: Charge) -> Self {
         Self { _charge: Some(charge), ..self }
+    }
+
+    /// The same code, as somebody uses it who pays for that.
+    pub fn used(of: &Arc<Self>, charge: Charge) -> Self {
+        let Self { export, imports, bytes, .. } = &**of;
+        let (export, imports) = (export.clone(), imports.clone());
+        Self { export, imports, bytes: *bytes, _charge: Some(charge), _of: Some(of.clone()) }
     }
 
     /// The interfaces that it imports.
@@ -223,7 +233,7 @@ impl Sandbox {
         // Made now, off the path of the first invocation.
         component.initialize_copy_on_write_image().map_err(|error| LoadError(format!("{error:#}")))?;
         let imports = component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
-        Ok(Loaded { export, imports, bytes: artifact.len(), _charge: None })
+        Ok(Loaded { export, imports: imports.into(), bytes: artifact.len(), _charge: None, _of: None })
     }
 
     /// Runs one invocation in a fresh instance. Dropping the future stops the guest.

@@ -48,7 +48,7 @@ impl Jobs {
             return Err(JobError::wrong(&job, "its model does not say what samples it takes"));
         };
         check_samples(&input, &samples)?;
-        let function = registry.ready_version(tenant.id, &job.version).await?;
+        let function = registry.ready_version(tenant, &job.version).await?;
         let (linear, bytes) = split_memory(job.shape().memory);
         let place = places.inference(tenant).await?;
         let part = devices.part(tenant, bytes as u64).await?;

@@ -48,7 +48,7 @@ impl Jobs {
     pub(super) async fn find(&self, tenant: &Tenant, job: &Job) -> Result<Found, JobError> {
         let (words, spec) = (&job.spec, job.spec.check()?);
         let (device, codec) = device_and_codec(&spec)?;
-        let function = self.facilities.registry.ready_version(tenant.id, &job.version).await?;
+        let function = self.facilities.registry.ready_version(tenant, &job.version).await?;
         if !function.is_trainer() {
             return Err(BadSpec::new("function", "it answers requests and does not train; see `weft invoke`").into());
         }

@@ -53,9 +53,7 @@ impl Account {
     }
 
     pub(crate) fn take(&self, bytes: u64) -> Result<(), OverLimit> {
-        let limit = self.limit.load(Relaxed);
-        let fits = |used: u64| used.checked_add(bytes).filter(|&total| total <= limit);
-        self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit { name: self.name, limit })?;
+        self.take_here(bytes)?;
         if let Some(parent) = &self.parent {
             parent.take(bytes).inspect_err(|_| {
                 self.used.fetch_sub(bytes, Relaxed);
@@ -71,6 +69,14 @@ impl Account {
         }
     }
 
+    /// The same, of this account alone.
+    fn take_here(&self, bytes: u64) -> Result<(), OverLimit> {
+        let limit = self.limit.load(Relaxed);
+        let fits = |used: u64| used.checked_add(bytes).filter(|&total| total <= limit);
+        self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit { name: self.name, limit })?;
+        Ok(())
+    }
+
     pub(crate) fn give_back(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Relaxed);
         if let Some(parent) = &self.parent {
@@ -84,17 +90,24 @@ impl Account {
 pub struct Charge {
     account: Arc<Account>,
     bytes: u64,
+    /// Whether the accounts above count the same bytes already.
+    counted_above: bool,
 }
 
 impl Charge {
     pub fn none(account: Arc<Account>) -> Self {
-        Self { account, bytes: 0 }
+        Self { account, bytes: 0, counted_above: false }
+    }
+
+    /// For bytes that the accounts above this one count already.
+    pub fn counted_above(account: Arc<Account>) -> Self {
+        Self { account, bytes: 0, counted_above: true }
     }
 
     /// For what is there already, after a restart with a lower limit say.
     pub fn whatever_the_limit(account: Arc<Account>, bytes: u64) -> Self {
         account.force(bytes);
-        Self { account, bytes }
+        Self { account, bytes, counted_above: false }
     }
 
     pub fn account(&self) -> &Arc<Account> {
@@ -102,7 +115,10 @@ impl Charge {
     }
 
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverLimit> {
-        self.account.take(bytes)?;
+        match self.counted_above {
+            true => self.account.take_here(bytes)?,
+            false => self.account.take(bytes)?,
+        }
         self.bytes += bytes;
         Ok(())
     }
@@ -114,16 +130,30 @@ impl Charge {
     /// Gives some of it back.
     pub fn shrink(&mut self, bytes: u64) {
         let bytes = bytes.min(self.bytes);
-        self.account.give_back(bytes);
+        self.give_back(bytes);
         self.bytes -= bytes;
+    }
+
+    fn give_back(&self, bytes: u64) {
+        match self.counted_above {
+            true => drop(self.account.used.fetch_sub(bytes, Relaxed)),
+            false => self.account.give_back(bytes),
+        }
+    }
+
+    fn force(&self, bytes: u64) {
+        match self.counted_above {
+            true => drop(self.account.used.fetch_add(bytes, Relaxed)),
+            false => self.account.force(bytes),
+        }
     }
 
     /// Charges so many bytes in all, more or fewer than before. For little that has a bound of its own, and that is better
     /// over a limit than lost.
     pub fn set_whatever_the_limit(&mut self, bytes: u64) {
         match bytes.checked_sub(self.bytes) {
-            Some(more) => self.account.force(more),
-            None => self.account.give_back(self.bytes - bytes),
+            Some(more) => self.force(more),
+            None => self.give_back(self.bytes - bytes),
         }
         self.bytes = bytes;
     }
@@ -132,7 +162,7 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         if self.bytes != 0 {
-            self.account.give_back(self.bytes);
+            self.give_back(self.bytes);
         }
     }
 }
@@ -164,6 +194,23 @@ mod tests {
         assert_eq!((tenant.used(), node.used(), charge.bytes()), (6, 6, 6));
         charge.shrink(7);
         assert_eq!((tenant.used(), node.used(), charge.bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_is_counted_above_is_charged_once_there() {
+        let node = Account::new("max_memory", 100, None);
+        let (one, other) =
+            (Account::new("memory", 60, Some(node.clone())), Account::new("memory", 60, Some(node.clone())));
+        let mut code = Charge::none(node.clone());
+        code.grow(50).unwrap();
+        let mut uses = [Charge::counted_above(one.clone()), Charge::counted_above(other.clone())];
+        uses.iter_mut().for_each(|charge| charge.grow(50).unwrap());
+        assert_eq!((one.used(), other.used(), node.used()), (50, 50, 50));
+        assert_eq!(uses[0].grow(11), Err(OverLimit { name: "memory", limit: 60 }));
+        uses[0].shrink(20);
+        assert_eq!((one.used(), node.used()), (30, 50));
+        drop(uses);
+        assert_eq!((one.used(), other.used(), node.used()), (0, 0, 50));
     }
 
     #[test]

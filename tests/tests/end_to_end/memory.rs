@@ -88,6 +88,48 @@ fn leases_instances_and_code_come_from_one_account() -> Result<()> {
     node.idle(LONG)
 }
 
+/// Code is in memory once however many calls it has, and those who keep it there pay for it.
+#[test]
+fn code_counts_for_those_whose_calls_keep_it_loaded() -> Result<()> {
+    let node = Options::default().start()?;
+    let (one, other) = (node.tenant("one", json!({}))?, node.tenant("other", json!({}))?);
+    let code = components::hostile()?;
+    one.must_deploy("hostile", &code)?;
+    other.must_deploy("hostile", &code)?;
+    let versions = one.get("/v1/functions/hostile/versions")?.json()?;
+    let native = versions["versions"][0]["native_bytes"].as_u64().context("no size")?;
+    let of = |tenant: &weft_tests::http::Client| Ok::<_, anyhow::Error>(tenant.usage()?.now.memory);
+    let running = |count: u32| eventually(LONG, || Ok(node.view()?.instances == count));
+    let stop = || Held::invoke(&one, "hostile", "stop");
+    let first = stop()?;
+    running(1)?;
+    // Nothing more is allocated once it sleeps.
+    let settled = || -> Result<u64> {
+        let mut before = 0;
+        eventually(LONG, || {
+            let now = of(&one)?;
+            Ok(std::mem::replace(&mut before, now) == now)
+        })?;
+        Ok(before)
+    };
+    let with_one = settled()?;
+    let second = stop()?;
+    running(2)?;
+    let with_two = settled()?;
+    // What comes with the second call is its own memory; the first had the code too.
+    let code_of_one = (2 * with_one).saturating_sub(with_two);
+    ensure!(code_of_one >= native, "{code_of_one} bytes for {native} of code: {with_one} and {with_two}");
+    ensure!(of(&other)? == 0, "{}", of(&other)?);
+    drop((first, second));
+    eventually(LONG, || Ok(of(&one)? == 0))?;
+    // A tenant has room for its instances, and not for code besides: its own limit is told.
+    let other_key = json!({ "memory": native - 1 });
+    node.operator()?.send("PATCH", "/v1/tenants/other/quota", &[], &serde_json::to_vec(&other_key)?)?.json()?;
+    let refused = other.invoke("hostile", b"state")?;
+    ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{refused:?}");
+    Ok(())
+}
+
 /// A page of a history has a thousand epochs at most, whatever is asked for.
 #[test]
 fn a_history_comes_a_thousand_epochs_at_a_time() -> Result<()> {
