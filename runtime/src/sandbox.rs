@@ -232,7 +232,8 @@ impl Sandbox {
         };
         // Made now, off the path of the first invocation.
         component.initialize_copy_on_write_image().map_err(|error| LoadError(format!("{error:#}")))?;
-        let imports = component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
+        let imports: Vec<String> =
+            component.component_type().imports(&self.engine).map(|(name, _)| name.to_owned()).collect();
         Ok(Loaded { export, imports: imports.into(), bytes: artifact.len(), _charge: None, _of: None })
     }
 

@@ -269,7 +269,8 @@ mod tests {
         let all: Vec<u8> = (0..1_000_u32).map(|at| (at * 7 % 251) as u8).collect();
         let write = |to: &mut dyn Write| {
             // As it comes: nothing, single bytes, and many at once.
-            all[..0].iter().chain(&all[..3]).try_for_each(|byte| to.write_all(&[*byte]))?;
+            to.write_all(&[])?;
+            all[..3].iter().try_for_each(|byte| to.write_all(&[*byte]))?;
             to.write_all(&all[3..500])?;
             to.write_all(&all[500..])
         };

@@ -42,10 +42,10 @@ impl Book {
         }
     }
 
-    /// Has the tenant pay for so many bytes in all, if that is not too much.
+    /// Has the tenant pay for so many bytes in all, if that is not too much: room for the history of its jobs is worth more.
     fn pay(&mut self, bytes: u64) -> bool {
         let more = bytes.saturating_sub(self.charge.bytes());
-        if bytes > KEPT_BYTES || bytes > KEPT_ANYWAY && self.charge.grow(more).is_err() {
+        if bytes > KEPT_BYTES || bytes > KEPT_ANYWAY && !self.charge.grow_if_plenty(more) {
             return false;
         }
         self.charge.set_whatever_the_limit(bytes);

@@ -25,8 +25,7 @@ impl<T: Clone> Spare<T> {
         let mut kept = self.kept.locked();
         *kept = None;
         let mut charge = Charge::none(self.account.clone());
-        let is_little = self.account.used().saturating_add(bytes) <= self.account.limit() / 2;
-        if is_little && charge.grow(bytes).is_ok() {
+        if charge.grow_if_plenty(bytes) {
             *kept = Some((value, charge));
         }
     }

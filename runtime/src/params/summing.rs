@@ -195,7 +195,7 @@ mod tests {
     fn a_sum_that_nobody_waits_for_ends_within_a_block() {
         let parts = parts(2, 16 * BLOCK / 4);
         let (looked, gone_away) = (AtomicUsize::new(0), AtomicBool::new(true));
-        let count = |_| drop(looked.fetch_add(1, Relaxed));
+        let count = |_| _ = looked.fetch_add(1, Relaxed);
         assert!(by_blocks(&parts, 2, &gone_away, &count).is_err());
         assert_eq!(looked.into_inner(), 2);
     }
@@ -217,7 +217,7 @@ mod tests {
         let sums = Arc::new(AtomicUsize::new(0));
         let told = sums.clone();
         let bucket = Bucket::new(Embedded::in_memory(), space, account)
-            .telling(Arc::new(move |_| drop(told.fetch_add(1, Relaxed))));
+            .telling(Arc::new(move |_| _ = told.fetch_add(1, Relaxed)));
         let round: Key = "round".parse().unwrap();
         for (worker, (_, entry)) in (0..).zip(parts(2, BLOCK / 8)) {
             bucket.contribute(&round, worker, entry.value, Keeping::default()).await.unwrap();

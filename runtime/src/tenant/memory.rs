@@ -123,6 +123,12 @@ impl Charge {
         Ok(())
     }
 
+    /// For what can be done without: half of the account is left to what cannot. Whether there was room.
+    pub fn grow_if_plenty(&mut self, bytes: u64) -> bool {
+        let account = &self.account;
+        account.used().saturating_add(bytes) <= account.limit() / 2 && self.grow(bytes).is_ok()
+    }
+
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

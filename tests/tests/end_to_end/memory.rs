@@ -123,8 +123,8 @@ fn code_counts_for_those_whose_calls_keep_it_loaded() -> Result<()> {
     drop((first, second));
     eventually(LONG, || Ok(of(&one)? == 0))?;
     // A tenant has room for its instances, and not for code besides: its own limit is told.
-    let other_key = json!({ "memory": native - 1 });
-    node.operator()?.send("PATCH", "/v1/tenants/other/quota", &[], &serde_json::to_vec(&other_key)?)?.json()?;
+    let small = json!({ "memory": native - 1 });
+    node.operator()?.send("PATCH", "/v1/tenants/other/quota", &[], &serde_json::to_vec(&small)?)?.json()?;
     let refused = other.invoke("hostile", b"state")?;
     ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{refused:?}");
     Ok(())
