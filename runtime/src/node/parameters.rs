@@ -129,7 +129,7 @@ mod tests {
     #[tokio::test]
     async fn what_takes_long_does_not_hold_up_the_rest() {
         let (stores, all_have_begun) = ([(); ENDED_AT_ONCE], Barrier::new(ENDED_AT_ONCE));
-        let work = side_by_side(&stores, |()| async { drop(all_have_begun.wait().await) });
+        let work = side_by_side(&stores, |()| async { _ = all_have_begun.wait().await });
         tokio::time::timeout(Duration::from_secs(60), work).await.expect("one waits for the other");
     }
 }

@@ -140,7 +140,7 @@ fn by_blocks(
         let threads: Vec<_> = shares.map(|(index, into)| scope.spawn(move || make(index * share, into))).collect();
         let ended = || Err(ParamError::Damaged("a merge ended".to_owned()));
         // The first share's error, however the threads took turns.
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| ended())).collect::<Result<(), _>>()
+        threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(|_| ended()))
     })?;
     Ok(Value { form: form.clone(), data: sum.into() })
 }
