@@ -21,6 +21,7 @@ mod fold;
 mod gemm;
 mod layout;
 mod loss;
+mod mapping;
 mod math;
 mod matrix;
 mod memory;

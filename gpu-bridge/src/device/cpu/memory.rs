@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicIsize, Ordering};
 
+use super::mapping::Mapping;
 use crate::device::{Memory, View};
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
@@ -18,18 +19,11 @@ use crate::shape::Layout;
 /// A cache line, and the widest vector.
 const ALIGNMENT: usize = 64;
 
-/// What any allocation has.
-const ANY_ALIGNMENT: usize = 16;
-
-/// From this size on, a cache line more is nothing.
-const LARGE: usize = 16 << 10;
-
 pub(super) struct HostMemory {
     start: NonNull<u8>,
     bytes: usize,
-    /// What `start` lies in.
-    allocated: NonNull<u8>,
-    layout: AllocLayout,
+    /// What `start` is the start of, until it is dropped.
+    _held: Held,
     /// Readers, or -1 while it is written.
     users: AtomicIsize,
 }
@@ -44,16 +38,14 @@ impl Memory for HostMemory {}
 impl HostMemory {
     pub(super) fn zeroed(bytes: usize) -> Result<Self> {
         let out_of_memory = || Error::OutOfMemory { wanted: bytes, used: 0, limit: usize::MAX };
-        // What is large is aligned here, not by the allocator: that would write every zero instead of having pages that
-        // are zero already. What is small must not take more than it is counted for.
-        let (room, alignment) = if bytes < LARGE { (0, ALIGNMENT) } else { (ALIGNMENT, ANY_ALIGNMENT) };
-        let size = bytes.max(1).checked_add(room).ok_or_else(out_of_memory)?;
-        let layout = AllocLayout::from_size_align(size, alignment).map_err(|_| out_of_memory())?;
-        // SAFETY: the size is not zero.
-        let allocated = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(out_of_memory)?;
-        // SAFETY: nothing where it is aligned already, and less than the room that was added where not.
-        let start = unsafe { allocated.add(allocated.align_offset(ALIGNMENT)) };
-        Ok(Self { start, bytes, allocated, layout, users: AtomicIsize::new(0) })
+        let (start, held) = match Mapping::zeroed(bytes) {
+            Some(mapping) => (mapping.start(), Held::Mapped(mapping)),
+            None => {
+                let allocated = Allocated::zeroed(bytes).ok_or_else(out_of_memory)?;
+                (allocated.start, Held::Allocated(allocated))
+            }
+        };
+        Ok(Self { start, bytes, _held: held, users: AtomicIsize::new(0) })
     }
 
     pub(super) fn of<'a>(memory: &'a dyn Memory, op: &'static str) -> Result<&'a Self> {
@@ -95,10 +87,32 @@ impl HostMemory {
     }
 }
 
-impl Drop for HostMemory {
+/// Where memory came from, and where it goes back to.
+#[expect(dead_code, reason = "both are there to be dropped")]
+enum Held {
+    Allocated(Allocated),
+    Mapped(Mapping),
+}
+
+/// What the allocator gave.
+struct Allocated {
+    start: NonNull<u8>,
+    layout: AllocLayout,
+}
+
+impl Allocated {
+    fn zeroed(bytes: usize) -> Option<Self> {
+        let layout = AllocLayout::from_size_align(bytes.max(1), ALIGNMENT).ok()?;
+        // SAFETY: the size is not zero.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self { start, layout })
+    }
+}
+
+impl Drop for Allocated {
     fn drop(&mut self) {
         // SAFETY: allocated with this layout, and no borrow outlives the memory.
-        unsafe { dealloc(self.allocated.as_ptr(), self.layout) };
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
