@@ -8,6 +8,7 @@
 //! - [`spec`]: what can be asked of a job
 //! - [`learning`]: goals, early stopping, the learning rate
 //! - [`usage`], [`cost`]: what training takes, and what that costs
+//! - [`plan`]: how many workers, how large, at what price, and why
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`suspects`]: which job takes its node with it
@@ -17,6 +18,7 @@
 pub mod cost;
 pub mod gaussian;
 pub mod learning;
+pub mod plan;
 pub mod queue;
 pub mod spec;
 pub mod suspects;

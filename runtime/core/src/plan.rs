@@ -1,0 +1,21 @@
+//! How many workers a job gets, how large they are, and what that costs: decisions, and why they were made.
+//!
+//! Nothing here measures or waits. A planner is told what a stretch of training took and asked what to do next; the same
+//! words in the same order give the same decisions, so one that died is brought back by telling it its record again.
+//!
+//! # Layout
+//! - [`prices`]: what things cost
+//! - [`elastic`]: one worker more, or one fewer, by the time of the last epoch
+//! - [`memory`]: how large workers are, by stepping towards lower cost
+//! - [`analytic`]: what a job would take, from constants of the machine
+//! - [`points`]: what one may choose between, as a table and a picture
+//! - [`aim`], [`bounds`]: what is wanted, and what no decision leaves
+
+pub mod aim;
+pub mod analytic;
+pub mod bounds;
+pub mod elastic;
+pub mod memory;
+pub mod points;
+pub mod prices;
+mod words;
