@@ -7,8 +7,10 @@
 //! - [`prices`]: what things cost
 //! - [`elastic`]: one worker more, or one fewer, by the time of the last epoch
 //! - [`memory`]: how large workers are, by stepping towards lower cost
+//! - [`search`]: both at once, by a few tries and a Gaussian process
 //! - [`analytic`]: what a job would take, from constants of the machine
 //! - [`points`]: what one may choose between, as a table and a picture
+//! - [`policy`]: the planner, by any of these
 //! - [`aim`], [`bounds`]: what is wanted, and what no decision leaves
 
 pub mod aim;
@@ -17,5 +19,7 @@ pub mod bounds;
 pub mod elastic;
 pub mod memory;
 pub mod points;
+pub mod policy;
 pub mod prices;
+pub mod search;
 mod words;

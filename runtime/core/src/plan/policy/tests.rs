@@ -1,0 +1,2 @@
+mod budget;
+mod simulated;
