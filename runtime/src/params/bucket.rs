@@ -279,7 +279,7 @@ impl Bucket {
                 let Ok(place) = tokio::time::timeout(waiting.left(), place).await else {
                     return Err(waiting.over(format!("round `{round}`, which could not be summed yet")));
                 };
-                match self.merge(round, &parts, place?).await {
+                match self.merge(round, &parts, place).await {
                     Ok(Some(entry)) => return Ok(entry),
                     // Somebody else was faster.
                     Ok(None) | Err(ParamError::Conflict { .. }) => continue,
@@ -296,6 +296,7 @@ impl Bucket {
         few("workers of a round", workers as usize, MAX_WORKERS as usize)?;
         let parts: Vec<Key> = (0..workers).map(|worker| Key::contribution(round, worker)).collect();
         let mut further_tries = 1..TAKES;
+        let place = Place::of(&self.space.tenant).await;
         loop {
             let entries = self.get_many(&parts).await?;
             let found: Vec<(Key, Entry)> =
@@ -304,10 +305,7 @@ impl Bucket {
             let count = found.len();
             let sum = match count {
                 0 => None,
-                _ => {
-                    let place = Place::of(&self.space.tenant).await?.wide_enough(&found);
-                    Some((self.counted_sum(found, &place).await?, count))
-                }
+                _ => Some((self.counted_sum(found, &place).await?, count)),
             };
             match self.delete_unchanged(there).await {
                 Err(ParamError::Conflict { .. }) if further_tries.next().is_some() => {}
@@ -316,7 +314,7 @@ impl Bucket {
         }
     }
 
-    async fn merge(&self, round: &Key, parts: &[Key], place: Place) -> Result<Option<Entry>, ParamError> {
+    async fn merge(&self, round: &Key, parts: &[Key], place: Arc<Place>) -> Result<Option<Entry>, ParamError> {
         // Many may have waited for a place, and one of them has made the sum.
         if let Some(entry) = self.get(round).await? {
             return Ok(Some(entry));
@@ -324,8 +322,7 @@ impl Bucket {
         let entries: Option<Vec<Entry>> = self.get_many(parts).await?.into_iter().collect();
         let Some(entries) = entries else { return Ok(None) };
         let found: Vec<_> = parts.iter().cloned().zip(entries.iter().cloned()).collect();
-        // Kept until the sum is stored: whoever has the place next finds it.
-        let place = place.wide_enough(&found);
+        // The place is kept until the sum is stored: whoever has it next finds that.
         let value = if self.store.is_remote() {
             self.counted_sum(found, &place).await?
         } else {

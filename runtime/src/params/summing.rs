@@ -36,15 +36,14 @@ static TENANTS: LazyLock<Mutex<HashMap<StoreId, Weak<tokio::sync::Mutex<()>>>>> 
 /// Is told how much CPU time something took.
 pub type Spent = Arc<dyn Fn(Duration) + Send + Sync>;
 
-/// The right to sum. Dropping it lets the next one in.
+/// A tenant's turn to sum. Dropping it lets its next one in.
 pub struct Place {
-    cores: Vec<OwnedSemaphorePermit>,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Place {
-    /// Waits until no other sum of this tenant is made, and a core is free.
-    pub async fn of(tenant: &StoreId) -> Result<Self, ParamError> {
+    /// Waits until no other sum of this tenant is made.
+    pub async fn of(tenant: &StoreId) -> Arc<Self> {
         let turn = {
             let mut tenants = TENANTS.locked();
             match tenants.get(tenant).and_then(Weak::upgrade) {
@@ -57,23 +56,23 @@ impl Place {
                 }
             }
         };
-        let turn = turn.lock_owned().await;
-        let core = CORES.clone().acquire_owned().await;
-        let core = core.map_err(|error| ParamError::Damaged(format!("a merge ended: {error}")))?;
-        Ok(Self { cores: vec![core], _turn: turn })
+        Arc::new(Self { _turn: turn.lock_owned().await })
     }
+}
 
-    /// The same, with as many cores as these parts are worth and are free.
-    pub fn wide_enough(mut self, parts: &[(Key, Entry)]) -> Arc<Self> {
-        let bytes = parts.first().map_or(0, |(_, entry)| entry.value.data.len());
-        let worth = (bytes / BLOCK).clamp(1, MOST_THREADS);
-        while self.cores.len() < worth
-            && let Ok(core) = CORES.clone().try_acquire_owned()
-        {
-            self.cores.push(core);
-        }
-        Arc::new(self)
+/// Waits for a core, and takes as many as these parts are worth and are free. They are held while numbers are added, and
+/// not while a store is read or written.
+async fn cores_for(parts: &[(Key, Entry)]) -> Result<Vec<OwnedSemaphorePermit>, ParamError> {
+    let first = CORES.clone().acquire_owned().await;
+    let mut cores = vec![first.map_err(|error| ParamError::Damaged(format!("a merge ended: {error}")))?];
+    let bytes = parts.first().map_or(0, |(_, entry)| entry.value.data.len());
+    let worth = (bytes / BLOCK).clamp(1, MOST_THREADS);
+    while cores.len() < worth
+        && let Ok(core) = CORES.clone().try_acquire_owned()
+    {
+        cores.push(core);
     }
+    Ok(cores)
 }
 
 /// Set when it is dropped: whoever waited has gone away.
@@ -88,16 +87,18 @@ impl Drop for GoneAway {
 
 /// The sum of parts, off the threads that serve. Dropping the future ends it within a block.
 pub async fn sum(parts: Vec<(Key, Entry)>, place: Arc<Place>, spent: Option<Spent>) -> Result<Value, ParamError> {
+    let cores = cores_for(&parts).await?;
     let waits = GoneAway::default();
     let gone_away = waits.0.clone();
     let work = move || {
+        let _place = place;
         let tell = |cpu| {
             if let Some(spent) = &spent {
                 spent(cpu);
             }
         };
-        // The place is kept for as long as this works, whoever waits for it.
-        by_blocks(&parts, place.cores.len(), &gone_away, &tell)
+        // The place and the cores are kept for as long as this works, whoever waits for it.
+        by_blocks(&parts, cores.len(), &gone_away, &tell)
     };
     let summed = tokio::task::spawn_blocking(work).await;
     drop(waits);

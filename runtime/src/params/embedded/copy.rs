@@ -30,6 +30,14 @@ impl Copying {
         }
     }
 
+    /// A name is not there any more. If it was not there when the copy was begun, nothing need be known of it: or a name that
+    /// comes and goes would take memory that nobody pays for.
+    pub fn is_gone(&mut self, key: &Key) {
+        if self.all.is_none() && matches!(self.before.get(key), Some(None)) {
+            self.before.remove(key);
+        }
+    }
+
     /// Keeps all that is taken away at once; gives back what need not be kept.
     pub fn keep_all(&mut self, entries: BTreeMap<Key, Stored>) -> BTreeMap<Key, Stored> {
         match &self.all {

@@ -97,7 +97,11 @@ impl State {
 
     pub fn remove(&mut self, key: &Key) -> Option<Stored> {
         self.note(key);
-        let gone = self.entries.remove(key)?;
+        let gone = self.entries.remove(key);
+        if let Some(copying) = &mut self.copying {
+            copying.is_gone(key);
+        }
+        let gone = gone?;
         self.forget(key, &gone, None);
         Some(gone)
     }
