@@ -182,14 +182,15 @@ impl Blobs {
             sent.map_err(failed)?;
         }
         matches(digest, hasher)?;
-        if let Err(error) = upload.complete().await
-            // Or else only the answer got lost.
-            && self.look(&digest).await.ok().flatten() != Some(content.size())
-        {
-            return Err(failed(error));
+        match upload.complete().await {
+            Ok(_) => {
+                unfinished.upload = None;
+                Ok(())
+            }
+            // Only the answer got lost, or somebody else was faster: giving up what is complete does no harm.
+            Err(_) if self.look(&digest).await.ok().flatten() == Some(content.size()) => Ok(()),
+            Err(error) => Err(failed(error)),
         }
-        unfinished.upload = None;
-        Ok(())
     }
 
     async fn verify(&self, content: &Content<'_>, digest: Digest) -> Result<(), BlobError> {
