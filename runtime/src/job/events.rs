@@ -1,9 +1,10 @@
 //! What a job's followers are told, numbered, so that one who was cut off misses nothing that is still kept.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::record::{EpochRecord, Job, JobEvent, State};
@@ -17,6 +18,8 @@ const KEPT_BYTES: u64 = 256 << 10;
 const KEPT_ANYWAY: u64 = 8 << 10;
 /// Events of a job that is over that are kept once those who followed it have had time to hear of its end.
 const LAST: usize = 16;
+/// How long all that a job has told is kept after its end, for those who follow it.
+const HEARD_AFTER: Duration = Duration::from_secs(60);
 /// Progress is told no more often than this.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
@@ -128,6 +131,18 @@ impl EventBook {
     /// Whether the job is over by what was told last.
     pub fn is_over(&self) -> bool {
         self.book().is_over()
+    }
+
+    /// Keeps only the latest events of a job that is over, once those who follow it have had time to read all.
+    pub fn forget_later(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let book = Arc::downgrade(self);
+        runtime.spawn(async move {
+            tokio::time::sleep(HEARD_AFTER).await;
+            if let Some(book) = book.upgrade() {
+                book.forget_if_over();
+            }
+        });
     }
 
     /// Keeps only the latest events of a job that is over.

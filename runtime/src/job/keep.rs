@@ -77,12 +77,15 @@ fn model_name(job: &Name, suffix: &str) -> Result<Name, String> {
     name.parse().map_err(|error: crate::names::BadName| error.to_string())
 }
 
-/// Memory for what is on its way to a bucket: what it takes at most, or else at least. It comes back with others' work.
-fn room_to_write(tenant: &Tenant, (least, most): (u64, u64)) -> Result<Charge, JobError> {
-    let mut room = Charge::none(tenant.memory.clone());
-    let grown = room.grow(most).or_else(|_| room.grow(least));
-    grown.map_err(|error| JobError::Passing(error.to_string()))?;
-    Ok(room)
+/// Memory for what is on its way to a bucket: what it takes at most, or else at least. The least is charged whatever the
+/// limit: it is one part, and a job that waited for memory that its own workers have would wait for ever.
+fn room_to_write(tenant: &Tenant, (least, most): (u64, u64)) -> Charge {
+    let account = tenant.memory.clone();
+    let mut room = Charge::none(account.clone());
+    match most == 0 || room.grow(most).is_ok() {
+        true => room,
+        false => Charge::whatever_the_limit(account, least),
+    }
 }
 
 /// Waits for an order other than to run, and gives what it comes to.
@@ -225,7 +228,11 @@ impl Keeper for Kept {
                 Halt::Failed(format!("{text}: delete or prune jobs that are over, then resume it"))
             })?;
         }
-        self.insist("a checkpoint", || self.keep_checkpoint(training, epoch.clone())).await?;
+        let kept = self.insist("a checkpoint", || self.keep_checkpoint(training, epoch.clone())).await;
+        if let (Err(_), Some(epoch)) = (&kept, &epoch) {
+            self.live.give_back_epoch(epoch);
+        }
+        kept?;
         self.changes.locked().made.clear();
         Ok(())
     }
@@ -334,7 +341,7 @@ impl Kept {
             Err(WriteError::Io(error)) => Err(error),
             Err(error) => Err(io::Error::other(error)),
         };
-        let room = room_to_write(tenant, blobs.room_to_write(size))?;
+        let room = room_to_write(tenant, blobs.room_to_write(size));
         let publish = async { Ok(blobs.publish_written(write, room.bytes()).await?) };
         let (pin, size) = unless_ordered(live.orders.subscribe(), publish).await?;
         drop(room);

@@ -96,6 +96,11 @@ impl Live {
         self.charge.locked().charge.grow(epoch.bytes())
     }
 
+    /// An epoch that was charged, and is not kept after all.
+    pub(super) fn give_back_epoch(&self, epoch: &EpochRecord) {
+        self.charge.locked().charge.shrink(epoch.bytes());
+    }
+
     /// Changes what is shown; it is written with the next change.
     pub(super) fn note(&self, change: impl FnOnce(&mut Job)) {
         let mut shown = self.job.writing();
@@ -105,19 +110,36 @@ impl Live {
     }
 
     /// Shows a changed record, and tells whoever follows the job.
-    pub(super) fn show(&self, before: &Job, job: Job) -> Arc<Job> {
+    pub(super) fn show(&self, before: &Job, mut job: Job) -> Arc<Job> {
+        let mut shown = self.job.writing();
+        // What was noted while this change was written stays, unless the change is about the same.
+        if job.reason == before.reason {
+            job.reason.clone_from(&shown.reason);
+        }
+        job.ready_ms = job.ready_ms.or(shown.ready_ms);
         self.charge.locked().record_is(job.bytes());
-        if job.state.is_over() && !before.state.is_over() {
+        let job = Arc::new(job);
+        let is_news = (shown.state, &shown.reason) != (job.state, &job.reason);
+        *shown = job.clone();
+        drop(shown);
+        let ends = job.state.is_over() && !before.state.is_over();
+        if ends {
             // What it needed is found again if somebody resumes it.
             self.forget_prepared();
-            *self.needs.writing() = None;
+            self.forget_needs();
         }
-        let job = Arc::new(job);
-        *self.job.writing() = job.clone();
-        if (before.state, &before.reason) != (job.state, &job.reason) {
+        if is_news {
             self.events.tell(JobEvent::State { state: job.state, reason: job.reason.clone() });
         }
+        if ends {
+            self.events.forget_later();
+        }
         job
+    }
+
+    /// Forgets what it reads: it is over, and what it reads may be deleted.
+    pub(super) fn forget_needs(&self) {
+        *self.needs.writing() = None;
     }
 
     /// All its workers are there, so many milliseconds after it was asked for; written with the next change.

@@ -41,12 +41,32 @@ impl Jobs {
             return Err(JobError::Stopping);
         }
         let live = self.roster.live(tenant.id, name)?;
-        live.find_needs(&self.facilities.blobs).await;
+        can_go_on(&live.job())?;
+        self.find_needs(tenant, &live).await?;
+        let resumed = self.resume_found(tenant, &live).await;
+        if resumed.is_err() && live.job().state.is_over() {
+            live.forget_needs();
+        }
+        resumed
+    }
+
+    /// Reads which blocks a job reads, at its tenant's expense.
+    async fn find_needs(&self, tenant: &Tenant, live: &Live) -> Result<(), JobError> {
+        let job = live.job();
+        let Some(digest) = job.data else { return Ok(()) };
+        let place = self.facilities.places.opening(tenant).await?;
+        let Ok(size) = self.facilities.blobs.size(&digest).await else { return Ok(()) };
+        // One that cannot be read is told when the job is about to go on.
+        if let Ok(read) = self.facilities.catalog.read_manifest(tenant, &digest, size, Some(place)).await {
+            live.need(job.version, Some((&read.manifest, digest)));
+        }
+        Ok(())
+    }
+
+    async fn resume_found(self: &Arc<Self>, tenant: &Arc<Tenant>, live: &Arc<Live>) -> Result<Arc<Job>, JobError> {
         let changing = self.roster.pause().await;
         let job = live.job();
-        if !matches!(job.state, State::Stopped | State::Failed) {
-            return Err(JobError::wrong(&job, "only a job that was stopped or has failed can go on"));
-        }
+        can_go_on(&job)?;
         if live.is_leaving() {
             return Err(JobError::wrong(&job, "it is being deleted"));
         }
@@ -55,7 +75,7 @@ impl Jobs {
         }
         check_quota(tenant, &job.shape(), job.host_bytes())?;
         live.orders.send_replace(Order::Run);
-        let job = self.roster.change(&live, |job| {
+        let job = self.roster.change(live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);
             job.starts += 1;
             job.forget_deaths();
@@ -63,7 +83,7 @@ impl Jobs {
         });
         let job = job.await?;
         drop(changing);
-        self.roster.enqueue(&live, None, None);
+        self.roster.enqueue(live, None, None);
         Ok(job)
     }
 
@@ -141,6 +161,13 @@ impl Jobs {
             Some(Ok(())) => Ok(()),
             _ => Err(JobError::wrong(&job, "only a worker of a running job can be killed")),
         }
+    }
+}
+
+fn can_go_on(job: &Job) -> Result<(), JobError> {
+    match job.state {
+        State::Stopped | State::Failed => Ok(()),
+        _ => Err(JobError::wrong(job, "only a job that was stopped or has failed can go on")),
     }
 }
 

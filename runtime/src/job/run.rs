@@ -32,8 +32,6 @@ use crate::logs::one_line;
 use crate::tenant::Tenant;
 use crate::text;
 
-/// How long all that a job has told is kept after its end, for those who follow it.
-const HEARD_AFTER: Duration = Duration::from_secs(60);
 /// How long what a job has left in its channel may take to be deleted, and how long once it is told to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 const LEAVE_SOON: Duration = Duration::from_secs(2);
@@ -45,7 +43,7 @@ impl Jobs {
         let (kills, killed) = mpsc::unbounded_channel();
         *live.kills.locked() = Some(kills);
         *live.booked.locked() = Some(ask);
-        let running = Running { jobs: jobs.clone(), live: live.clone() };
+        let running = Running { jobs: jobs.clone() };
         let work = {
             let (jobs, live, runtime) = (jobs.clone(), live.clone(), runtime.clone());
             move || {
@@ -63,23 +61,27 @@ impl Jobs {
         // A merge of large models takes its time: not on a thread that others need.
         if let Err(error) = std::thread::Builder::new().name("job".to_owned()).spawn(work) {
             let reason = format!("no thread for it could be started: {error}");
+            jobs.end_booking(&live);
             runtime.spawn(async move { jobs.wait_for_it_to_pass(&live, &reason).await });
+        }
+    }
+
+    /// What a job that has run counts as in the queue is free for others, and it has no workers any more.
+    fn end_booking(&self, live: &Live) {
+        *live.kills.locked() = None;
+        if let Some(ask) = live.booked.locked().take() {
+            self.roster.queue.locked().end(&ask);
         }
     }
 }
 
-/// A job that runs: when this is dropped, another may.
+/// A job that runs, until this is dropped.
 struct Running {
     jobs: Arc<Jobs>,
-    live: Arc<Live>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        *self.live.kills.locked() = None;
-        if let Some(ask) = self.live.booked.locked().take() {
-            self.jobs.roster.queue.locked().end(&ask);
-        }
         self.jobs.roster.running.send_modify(|running| *running -= 1);
     }
 }
@@ -93,6 +95,9 @@ fn run(
     kills: mpsc::UnboundedReceiver<u32>,
 ) -> Option<String> {
     let ending = unless_it_panics(|| runtime.block_on(train(jobs, live, leases, kills)));
+    // Before it is said to be over: from then on it can be resumed and run again, which is another booking.
+    runtime.block_on(jobs.roster.end_trial(live));
+    jobs.end_booking(live);
     let most = jobs.facilities.tenants.by_id(live.job().tenant).map_or(0, |tenant| tenant.quota().worker_memory);
     let mut waits = None;
     let note = jobs.roster.change_anyway(live, |job| match ending {
@@ -119,17 +124,7 @@ fn run(
             false => job.end(State::Failed, error),
         },
     });
-    let job = runtime.block_on(note);
-    runtime.block_on(jobs.roster.end_trial(live));
-    if job.state.is_over() {
-        let live = Arc::downgrade(live);
-        runtime.spawn(async move {
-            tokio::time::sleep(HEARD_AFTER).await;
-            if let Some(live) = live.upgrade() {
-                live.events.forget_if_over();
-            }
-        });
-    }
+    runtime.block_on(note);
     waits
 }
 
