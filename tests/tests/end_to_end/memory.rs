@@ -140,6 +140,7 @@ fn a_history_comes_a_thousand_epochs_at_a_time() -> Result<()> {
     tenant.send("PUT", "/v1/datasets/few", &[], &serde_json::to_vec(&made)?)?.json()?;
     tenant.must_submit(&json!({
         "function": "regression", "dataset": "few", "name": "long", "batch": 32, "epochs": 1_020, "memory": 64 << 20,
+        "params": { "features": 20 },
     }))?;
     tenant.must_finish("long", LONG)?;
     let page = |query: &str| tenant.get(&format!("/v1/jobs/long/history?{query}"))?.json();
