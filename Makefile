@@ -5,7 +5,7 @@
 # the targets. So the binary is asked for together with one small test. `scripts/check-build.sh` watches over this.
 CARGO_FLAGS := --release --locked
 BUILD_WEFT := cargo build $(CARGO_FLAGS) --workspace --bin weft --test refused
-BUILD_ALL := cargo build $(CARGO_FLAGS) --workspace --bins --tests
+BUILD_ALL := cargo build $(CARGO_FLAGS) --workspace --bins --tests --examples
 BENCH ?=
 # What to fuzz, all if empty, and for how long each.
 FUZZ ?=
