@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_gpu::device::cpu::Cpu;
-use weft_gpu::op::{Normal, Op};
+use weft_gpu::op::{LocalResponseNormGradient, Normal, Op};
 use weft_gpu::{Context, Crew, DType, Limits, Tensor};
 
 /// Larger tensors are not compared.
@@ -29,6 +29,9 @@ impl Shadow {
 
     /// What the GPU gave, or wrote in place, is what the cores give.
     pub fn compare(&self, op: &Op, before: &[Tensor], inputs: &[Tensor], outputs: &[Tensor]) {
+        if !has_small_attributes(op) {
+            return;
+        }
         let _quiet = self.0.no_grad();
         let want = match self.0.run(op.clone(), &before.iter().collect::<Vec<_>>()) {
             Ok(want) => want,
@@ -68,6 +71,17 @@ impl Shadow {
             DType::I32 => self.0.tensor(&sizes, &tensor.to_vec::<i32>().ok()?).ok(),
             DType::U32 => self.0.tensor(&sizes, &tensor.to_vec::<u32>().ok()?).ok(),
         }
+    }
+}
+
+/// Whether what an operation multiplies sums with leaves them within what floats hold. Beyond that, what becomes infinite
+/// first is another number on each device.
+fn has_small_attributes(op: &Op) -> bool {
+    match op {
+        Op::LocalResponseNorm(norm) | Op::LocalResponseNormGradient(LocalResponseNormGradient(norm)) => {
+            [norm.alpha, norm.beta, norm.k].iter().all(|factor| factor.abs() < LARGE)
+        }
+        _ => true,
     }
 }
 
