@@ -70,7 +70,8 @@ impl GlobalModel {
             for (declaration, range) in plan.places(role) {
                 let mut rest = row.get_mut(range).unwrap_or_default().iter_mut();
                 file.pieces(&declaration.name, |piece| {
-                    for (into, from) in rest.by_ref().zip(piece.as_chunks::<4>().0) {
+                    // The piece first: it ends before the row does, and what the row has given would be lost.
+                    for (from, into) in piece.as_chunks::<4>().0.iter().zip(rest.by_ref()) {
                         *into = f32::from_le_bytes(*from);
                     }
                     Ok::<_, LoadError>(())

@@ -444,7 +444,7 @@ async fn an_epoch_never_comes_again(place: Place) -> Result<()> {
 }
 
 async fn claims_are_counted_and_limited(place: Place) -> Result<()> {
-    let account = account(1_000);
+    let account = account(2_000);
     let bucket = Bucket::new(place.store.clone(), place.space("poor"), account.clone());
     for claim in ["a", "b", "c", "a"] {
         bucket.claimed(&key(claim)).await?;
