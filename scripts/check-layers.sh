@@ -2,12 +2,15 @@
 # Which parts of the runtime may name which: what docs/architecture.md says of modules that share a crate, so that the
 # compiler does not see to it. What is a crate of its own, such as `weft-core`, the compiler keeps apart.
 set -euo pipefail
-shopt -s extglob
+shopt -s extglob inherit_errexit
 cd "$(dirname "$0")/../runtime/src"
 
 # lines_that_name MODULE PATHS...: lines of code below these paths that name a module of the crate. Comments may.
 lines_that_name() {
-    grep -rnE --include='*.rs' "\b(crate|super)::(\{([^}]*[ ,{])?)?$1\b" "${@:2}" | grep -vE '^[^:]+:[0-9]+: *//' || true
+    local found
+    # 1 is that nothing was found; anything else is an error, and no answer.
+    found=$(grep -rnE --include='*.rs' "\b(crate|super)::(\{([^}]*[ ,{])?)?$1\b" "${@:2}") || [ $? = 1 ]
+    [ -z "$found" ] || grep -vE '^[^:]+:[0-9]+: *//' <<<"$found" || [ $? = 1 ]
 }
 
 # Whoever is asked from outside, or keeps a node in order, knows the node. Nobody else does.
