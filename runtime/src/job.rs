@@ -176,7 +176,11 @@ impl JobError {
             | Self::Catalog(CatalogError::Blob(error)) => error.passes(),
             Self::Channel(error) => error.passes(),
             Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
-            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. } | RegistryError::NoMemory(_)) => true,
+            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
+            // Others may leave, but a limit does not grow by waiting.
+            Self::Memory(over)
+            | Self::Registry(RegistryError::NoMemory(over))
+            | Self::Catalog(CatalogError::Memory(over)) => !over.never_fits(),
             Self::Registry(RegistryError::Compile(error)) => {
                 matches!(
                     error,
@@ -186,9 +190,7 @@ impl JobError {
                         | CompileError::TooLong(_)
                 )
             }
-            Self::Catalog(
-                CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Place(_) | CatalogError::Memory(_),
-            ) => true,
+            Self::Catalog(CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Place(_)) => true,
             Self::Place(_) | Self::NoDevice(_) => true,
             _ => false,
         }

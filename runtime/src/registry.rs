@@ -127,7 +127,7 @@ pub enum RegistryError {
     Quota { name: &'static str, limit: u64, what: String },
     #[error(transparent)]
     Storage(#[from] StorageFull),
-    #[error("the node has no memory for the function's code: {0}")]
+    #[error("there is no memory for the function's code: {0}")]
     NoMemory(OverLimit),
     #[error("the tenant was deleted meanwhile")]
     TenantDeleted,

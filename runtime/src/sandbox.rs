@@ -408,7 +408,7 @@ async fn run(guest: Guest) -> Finished {
     let result =
         result.and_then(|response| match charge.grow((response.body.len() + response.content_type.len()) as u64) {
             Ok(()) => Ok(Answer { response, charge }),
-            Err(OverLimit { name, limit }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
+            Err(OverLimit { name, limit, .. }) => Err(InvokeError::Limit(LimitHit::Memory { name, limit })),
         });
     bill.failed = result.is_err();
     bill.bytes_out = result.as_ref().map_or(0, |answer| answer.response.body.len() as u64);

@@ -201,7 +201,7 @@ impl From<RegistryError> for ApiError {
             RegistryError::Quota { name: "upload_bytes", .. } => Self::new(Kind::TooLarge, text).limit("upload_bytes"),
             RegistryError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
             RegistryError::Storage(_) => Self::new(Kind::QuotaExceeded, text).limit(StorageFull::NAME),
-            RegistryError::NoMemory(over) => Self::new(Kind::Busy, text).limit(over.name).retry_after(1),
+            RegistryError::NoMemory(over) => Self { detail: text, ..over.into() },
             RegistryError::Refused(_) => Self::new(Kind::InvalidComponent, text),
             RegistryError::Compile(error) => Self::from(error),
             RegistryError::Blob(_) | RegistryError::Meta(_) | RegistryError::Io { .. } => Self::internal(&text),
@@ -331,6 +331,10 @@ impl From<CompileError> for ApiError {
 
 impl From<OverLimit> for ApiError {
     fn from(error: OverLimit) -> Self {
+        if error.never_fits() {
+            let text = format!("{error}: ask for less at once, or the operator for more");
+            return Self::new(Kind::QuotaExceeded, text).limit(error.name);
+        }
         let text = format!("{error}: fewer or smaller requests at once, or ask the operator for more");
         Self::new(Kind::Busy, text).limit(error.name).retry_after(1)
     }

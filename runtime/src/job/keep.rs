@@ -223,7 +223,7 @@ impl Kept {
 impl Keeper for Kept {
     async fn checkpoint(&self, training: &Training, epoch: Option<EpochRecord>) -> Result<(), Halt> {
         if let Some(epoch) = &epoch {
-            self.live.charge_epoch(epoch).map_err(|OverLimit { name, limit }| {
+            self.live.charge_epoch(epoch).map_err(|OverLimit { name, limit, .. }| {
                 let text = format!("there is no room for its history within `{name}` of {limit} bytes");
                 Halt::Failed(format!("{text}: delete or prune jobs that are over, then resume it"))
             })?;

@@ -188,7 +188,7 @@ impl Roster {
     /// Writes a new job, and shows it. Changes are held off by the caller.
     pub(super) async fn add(&self, job: Job, owner: &Tenant) -> Result<Arc<Live>, JobError> {
         let mut charge = Charge::none(owner.jobs.clone());
-        charge.grow(job.bytes()).map_err(|OverLimit { name, limit }| {
+        charge.grow(job.bytes()).map_err(|OverLimit { name, limit, .. }| {
             let what = "what is known of another job; delete or prune jobs that are over".to_owned();
             JobError::Quota { name, limit, what }
         })?;

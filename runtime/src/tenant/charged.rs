@@ -105,7 +105,8 @@ mod tests {
         let account = Account::new("memory", 10_000, None);
         let numbers: Vec<u32> = (0..10_000).collect();
         let refused = ChargedBytes::json(&numbers, Charge::none(account.clone())).unwrap_err();
-        assert_eq!(refused.downcast::<OverLimit>().unwrap(), OverLimit { name: "memory", limit: 10_000 });
+        let over = refused.downcast::<OverLimit>().unwrap();
+        assert_eq!((over.name, over.limit), ("memory", 10_000));
         assert_eq!(account.used(), 0);
     }
 }

@@ -1,9 +1,10 @@
 //! Counting bytes before they are allocated.
 //!
 //! Linear memory, bodies in flight, parameters and records of jobs are charged to an [`Account`]: one of the tenant's, whose
-//! parent is the node's. A charge
-//! that does not fit is refused before anything is allocated, and is given back when its [`Charge`] is dropped.
+//! parent is the node's. A charge that does not fit is refused before anything is allocated, and is given back when its
+//! [`Charge`] is dropped.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,15 +17,37 @@ pub struct Account {
     parent: Option<Arc<Account>>,
 }
 
-/// The account that had no room, and how much it may hold.
+/// The account that had no room, how much it may hold, and how much it was to hold for this alone as far as that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no room within `{name}` of {limit} bytes")]
 pub struct OverLimit {
     pub name: &'static str,
     pub limit: u64,
+    pub wanted: u64,
+}
+
+impl OverLimit {
+    /// Whether there would be no room even if nothing else was held: to try again is of no use.
+    pub fn never_fits(&self) -> bool {
+        self.wanted > self.limit
+    }
+}
+
+impl fmt::Display for OverLimit {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, limit, wanted } = self;
+        match self.never_fits() {
+            true => write!(formatter, "this takes {wanted} bytes, and `{name}` is {limit}"),
+            false => write!(formatter, "no room within `{name}` of {limit} bytes"),
+        }
+    }
 }
 
 impl Account {
+    /// What somebody else who counts for this account has refused.
+    pub fn refused_elsewhere(&self) -> OverLimit {
+        OverLimit { name: self.name, limit: self.limit(), wanted: 0 }
+    }
+
     pub fn new(name: &'static str, limit: u64, parent: Option<Arc<Account>>) -> Arc<Self> {
         Arc::new(Self { name, used: AtomicU64::new(0), limit: AtomicU64::new(limit), parent })
     }
@@ -73,7 +96,11 @@ impl Account {
     fn take_here(&self, bytes: u64) -> Result<(), OverLimit> {
         let limit = self.limit.load(Relaxed);
         let fits = |used: u64| used.checked_add(bytes).filter(|&total| total <= limit);
-        self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit { name: self.name, limit })?;
+        self.used.fetch_update(Relaxed, Relaxed, fits).map_err(|_| OverLimit {
+            name: self.name,
+            limit,
+            wanted: bytes,
+        })?;
         Ok(())
     }
 
@@ -115,10 +142,11 @@ impl Charge {
     }
 
     pub fn grow(&mut self, bytes: u64) -> Result<(), OverLimit> {
-        match self.counted_above {
-            true => self.account.take_here(bytes)?,
-            false => self.account.take(bytes)?,
-        }
+        let taken = match self.counted_above {
+            true => self.account.take_here(bytes),
+            false => self.account.take(bytes),
+        };
+        taken.map_err(|over| OverLimit { wanted: self.bytes.saturating_add(bytes), ..over })?;
         self.bytes += bytes;
         Ok(())
     }
@@ -212,7 +240,7 @@ mod tests {
         let mut uses = [Charge::counted_above(one.clone()), Charge::counted_above(other.clone())];
         uses.iter_mut().for_each(|charge| charge.grow(50).unwrap());
         assert_eq!((one.used(), other.used(), node.used()), (50, 50, 50));
-        assert_eq!(uses[0].grow(11), Err(OverLimit { name: "memory", limit: 60 }));
+        assert_eq!(uses[0].grow(11), Err(OverLimit { name: "memory", limit: 60, wanted: 61 }));
         uses[0].shrink(20);
         assert_eq!((one.used(), node.used()), (30, 50));
         drop(uses);
@@ -224,9 +252,23 @@ mod tests {
         let node = Account::new("max_memory", 50, None);
         let tenant = Account::new("memory", 60, Some(node.clone()));
         let mut charge = Charge::none(tenant.clone());
-        assert_eq!(charge.grow(61), Err(OverLimit { name: "memory", limit: 60 }));
-        assert_eq!(charge.grow(55), Err(OverLimit { name: "max_memory", limit: 50 }));
-        assert_eq!(charge.grow(u64::MAX), Err(OverLimit { name: "memory", limit: 60 }));
+        assert_eq!(charge.grow(61), Err(OverLimit { name: "memory", limit: 60, wanted: 61 }));
+        assert_eq!(charge.grow(55), Err(OverLimit { name: "max_memory", limit: 50, wanted: 55 }));
+        assert_eq!(charge.grow(u64::MAX), Err(OverLimit { name: "memory", limit: 60, wanted: u64::MAX }));
         assert_eq!((tenant.used(), node.used(), charge.bytes()), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_refusal_says_whether_it_would_ever_fit() {
+        let tenant = Account::new("memory", 60, None);
+        let (mut other, mut charge) = (Charge::none(tenant.clone()), Charge::none(tenant.clone()));
+        other.grow(30).unwrap();
+        charge.grow(20).unwrap();
+        let later = charge.grow(20).unwrap_err();
+        assert!(!later.never_fits(), "it fits when the other has left");
+        assert_eq!(later.to_string(), "no room within `memory` of 60 bytes");
+        let never = charge.grow(41).unwrap_err();
+        assert!(never.never_fits(), "what is held already counts");
+        assert_eq!(never.to_string(), "this takes 61 bytes, and `memory` is 60");
     }
 }

@@ -122,11 +122,11 @@ fn code_counts_for_those_whose_calls_keep_it_loaded() -> Result<()> {
     ensure!(of(&other)? == 0, "{}", of(&other)?);
     drop((first, second));
     eventually(LONG, || Ok(of(&one)? == 0))?;
-    // A tenant has room for its instances, and not for code besides: its own limit is told.
+    // A tenant that never has room for the code is told so, and not to try again.
     let small = json!({ "memory": native - 1 });
     node.operator()?.send("PATCH", "/v1/tenants/other/quota", &[], &serde_json::to_vec(&small)?)?.json()?;
     let refused = other.invoke("hostile", b"state")?;
-    ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{refused:?}");
+    ensure!(refused.problem_kind()? == ("quota-exceeded".to_owned(), Some("memory".to_owned())), "{refused:?}");
     Ok(())
 }
 
@@ -169,8 +169,8 @@ fn large_answers_are_counted_and_small_ones_always_come() -> Result<()> {
     eventually(LONG, || Ok(node.view()?.memory == before))?;
     node.operator()?.send("PATCH", "/v1/tenants/one/quota", &[], br#"{"memory": 1}"#)?.json()?;
     let refused = list(1_000)?;
-    ensure!(refused.status == 429, "{} with {} bytes", refused.status, refused.body.len());
-    ensure!(refused.problem_kind()? == ("busy".to_owned(), Some("memory".to_owned())), "{refused:?}");
+    ensure!(refused.status == 403, "{} with {} bytes", refused.status, refused.body.len());
+    ensure!(refused.problem_kind()? == ("quota-exceeded".to_owned(), Some("memory".to_owned())), "{refused:?}");
     ensure!(list(100)?.status == 200, "what is small is not counted");
     eventually(LONG, || Ok(node.view()?.memory == before))
 }

@@ -17,7 +17,7 @@ use crate::params::{
     Changed, Entry, Form, Head, Key, MAX_CLAIMS, ParamError, ParamStore, Space, Value, Watch, Write, counted,
     counted_bytes,
 };
-use crate::tenant::{Account, Charge, OverLimit, StoreId};
+use crate::tenant::{Account, Charge, StoreId};
 
 #[async_trait]
 impl ParamStore for Redis {
@@ -157,7 +157,7 @@ impl ParamStore for Redis {
             Answer::Claims => {
                 Err(ParamError::TooMany { what: "claims of a job (`max_claims`)", given: most + 1, most })
             }
-            Answer::Limit => Err(OverLimit { name: account.name(), limit }.into()),
+            Answer::Limit => Err(account.refused_elsewhere().into()),
             answer => answer.one_number(),
         }
     }

@@ -13,7 +13,7 @@ use super::requests::{MAX_KEPT_ANSWERS, RequestId, Requests};
 use super::reservation::Reservation;
 use super::{INLINE, RENEWALS, Redis, chunks, head, number, scripts, text};
 use crate::params::{Change, Changed, Expect, Key, ParamError, Space, Value, Write, counted};
-use crate::tenant::{Account, OverLimit};
+use crate::tenant::Account;
 
 impl Redis {
     /// The arguments of the script, whose large values were sent ahead.
@@ -90,7 +90,7 @@ impl Redis {
         let answer = self.run(&scripts::RESERVE, &space, Some(Keys::answers(&space.tenant)), arguments).await?;
         self.requests.is_answered(&space.tenant, request);
         match answer {
-            Answer::Limit => return Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
+            Answer::Limit => return Err(account.refused_elsewhere().into()),
             Answer::Answers => return Err(ParamError::KeptAnswers { most: MAX_KEPT_ANSWERS }),
             _ => {}
         }
@@ -242,7 +242,7 @@ pub(super) async fn to_its_end<T: Send + 'static>(
 /// What the script said to the changes.
 pub(super) fn changed(account: &Account, write: Write, answer: Answer) -> Result<Vec<Changed>, ParamError> {
     match answer {
-        Answer::Limit => Err(OverLimit { name: account.name(), limit: account.limit() }.into()),
+        Answer::Limit => Err(account.refused_elsewhere().into()),
         Answer::Fenced { newest } => match write.fence {
             Some(fence) => Err(ParamError::Fenced { claim: fence.claim, epoch: fence.epoch, newest }),
             None => Err(ParamError::Damaged("a fence that was not given".to_owned())),

@@ -45,8 +45,8 @@ fn a_data_set_is_looked_at_within_its_tenants_memory() -> Result<()> {
     node.operator()?.send("PATCH", "/v1/tenants/one/quota", &[], &quota)?.json()?;
     for name in ["names", "samples"] {
         let answer = client.get(&format!("/v1/datasets/{name}"))?;
-        ensure!(answer.status == 429, "{name}: {} with {} bytes", answer.status, answer.body.len());
-        ensure!(answer.problem_kind()? == ("busy".into(), Some("memory".into())), "{name}: {answer:?}");
+        ensure!(answer.status == 403, "{name}: {} with {} bytes", answer.status, answer.body.len());
+        ensure!(answer.problem_kind()? == ("quota-exceeded".into(), Some("memory".into())), "{name}: {answer:?}");
     }
     // What is refused, and what was answered, is charged no more.
     eventually(SOON, || Ok(client.usage()?.now.memory == 0))

@@ -139,8 +139,8 @@ fn a_model_is_looked_at_within_its_tenants_memory() -> Result<()> {
     node.operator()?.send("PATCH", "/v1/tenants/one/quota", &[], &quota)?.json()?;
     for path in ["/v1/models/deep", "/v1/models/deep/file?format=npz"] {
         let answer = client.get(path)?;
-        ensure!(answer.status == 429, "{path}: {} {:.300}", answer.status, answer.text());
-        ensure!(answer.problem_kind()? == ("busy".into(), Some("memory".into())), "{path}: {answer:?}");
+        ensure!(answer.status == 403, "{path}: {} {:.300}", answer.status, answer.text());
+        ensure!(answer.problem_kind()? == ("quota-exceeded".into(), Some("memory".into())), "{path}: {answer:?}");
     }
     // What is refused, and what was answered, is charged no more.
     let soon = std::time::Duration::from_secs(10);

@@ -73,8 +73,8 @@ fn outputs_that_the_tenant_has_no_memory_for_are_refused_by_name() -> Result<()>
     let node = Options::default().start()?;
     let client = trained(&node, "one", "wide-rows", json!({ "memory": 16 << 20 }))?;
     let answer = client.post(INFER, &samples(12))?;
-    ensure!(answer.status == 429, "{} {:.300}", answer.status, answer.text());
-    ensure!(answer.problem_kind()? == ("busy".into(), Some("memory".into())), "{answer:?}");
+    ensure!(answer.status == 403, "{} {:.300}", answer.status, answer.text());
+    ensure!(answer.problem_kind()? == ("quota-exceeded".into(), Some("memory".into())), "{answer:?}");
     eventually(SOON, || Ok(memory(&client)? == 0))?;
     ensure!(client.post(INFER, &samples(1))?.status == 200);
     Ok(())
