@@ -122,19 +122,26 @@ impl Catalog {
         found.ok_or_else(|| CatalogError::not_found("upload", &digest.to_string()))
     }
 
-    /// A part has come. Sending it again does nothing.
+    /// A part has come, with the digest that it should have if that was said. Sending it again does nothing.
     pub async fn add_part(
         &self,
         tenant: &Tenant,
         digest: &Digest,
         index: usize,
         bytes: Bytes,
+        claimed: Option<Digest>,
     ) -> Result<Arc<Upload>, CatalogError> {
         let (upload, size) = (self.upload(tenant.id, digest)?, bytes.len() as u64);
         upload.check_part(index, size)?;
         // What is there already is paid for.
         let mut reserved = tenant.storage.reserve(if upload.parts[index].is_some() { 0 } else { size })?;
         let pin = self.blobs.publish_bytes(bytes).await?;
+        if let Some(claimed) = claimed.filter(|claimed| *claimed != pin.digest()) {
+            let found = pin.digest();
+            self.discard(vec![pin]).await;
+            let text = format!("part {index} was damaged on its way: it has the digest `{found}`, not `{claimed}`");
+            return Err(CatalogError::Invalid(text));
+        }
         let changing = self.changing.write().await;
         // Another request may have done anything meanwhile.
         let look = |reserved: &mut Reservation| -> Result<Arc<Upload>, CatalogError> {
