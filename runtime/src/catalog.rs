@@ -133,7 +133,7 @@ impl From<ManifestError> for CatalogError {
 impl From<OpenError> for CatalogError {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::Io(error) => Self::io("reading a model", error),
+            OpenError::Io(error) => Self::read("reading a model", error),
             other => Self::Refused(other.to_string()),
         }
     }

@@ -201,17 +201,31 @@ impl Catalog {
         place: Permit,
         then: impl FnOnce(Model<BlobFile>) -> Result<T, CatalogError> + Send + 'static,
     ) -> Result<T, CatalogError> {
+        let looked =
+            self.with_file(tenant, model.digest, model.size, place, move |file| then(Model::open(file)?)).await;
+        looked.map_err(|error| self.unless_model_deleted(model, error))
+    }
+
+    /// What `read` makes of a blob that is a model or a checkpoint, on a thread that may wait, which keeps the place for as
+    /// long as that takes. The file has a charge for what is kept of its head.
+    pub async fn with_file<T: Send + 'static>(
+        &self,
+        tenant: &Tenant,
+        digest: Digest,
+        size: u64,
+        place: Permit,
+        read: impl FnOnce(BlobFile) -> Result<T, CatalogError> + Send + 'static,
+    ) -> Result<T, CatalogError> {
         let charge = Charge::none(tenant.memory.clone());
-        let mut file = BlobFile { blobs: self.blobs.clone(), digest: model.digest, size: model.size, at: 0, charge };
-        let open = move || -> Result<T, CatalogError> {
+        let mut file = BlobFile { blobs: self.blobs.clone(), digest, size, at: 0, charge };
+        let read = move || -> Result<T, CatalogError> {
             let _place = place;
             let bytes = open_bytes(&mut file)?;
             file.charge.grow(bytes)?;
-            then(Model::open(file)?)
+            read(file)
         };
-        let opened = tokio::task::spawn_blocking(open).await;
-        let opened = opened.map_err(|error| CatalogError::io("a model", io::Error::other(error)))?;
-        opened.map_err(|error| self.unless_model_deleted(model, error))
+        let done = tokio::task::spawn_blocking(read).await;
+        done.map_err(|error| CatalogError::io("reading a model", io::Error::other(error)))?
     }
 
     /// A model's file from its beginning.

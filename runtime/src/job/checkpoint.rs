@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::engine::ModelFacts;
 use super::model::{GlobalModel, WorkerState};
 use super::record::Reshaped;
+use crate::catalog::CatalogError;
 use crate::dataset::shard::Cut;
 use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
 use weft_core::learning::Learning;
@@ -106,6 +107,15 @@ pub enum BadCheckpoint {
     Json(#[from] serde_json::Error),
 }
 
+impl From<BadCheckpoint> for CatalogError {
+    fn from(error: BadCheckpoint) -> Self {
+        match error {
+            BadCheckpoint::Open(error) => error.into(),
+            other => Self::Refused(other.to_string()),
+        }
+    }
+}
+
 #[derive(Serialize, Deserialize)]
 struct Facts {
     progress: Progress,
@@ -160,10 +170,14 @@ impl Training {
         let facts = model.meta.other.get(KEY).ok_or_else(|| BadCheckpoint::Missing(KEY.to_owned()))?;
         let facts: Facts = serde_json::from_str(facts)?;
         let mut row = |name: &str| -> Result<Vec<f32>, BadCheckpoint> {
-            if model.info(name).is_none_or(|info| info.dtype != Dtype::F32) {
-                return Err(BadCheckpoint::Missing(name.to_owned()));
-            }
-            Ok(model.tensor(name)?.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+            let info = model.info(name).filter(|info| info.dtype == Dtype::F32);
+            let info = info.ok_or_else(|| BadCheckpoint::Missing(name.to_owned()))?;
+            let mut numbers = Vec::with_capacity(info.shape.iter().product());
+            model.pieces(name, |piece| {
+                numbers.extend(piece.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)));
+                Ok::<_, OpenError>(())
+            })?;
+            Ok(numbers)
         };
         let mut shared = |prefix: &str| -> Result<Arc<GlobalModel>, BadCheckpoint> {
             let (weights, buffers) = (row(&format!("{prefix}weights"))?, row(&format!("{prefix}buffers"))?);

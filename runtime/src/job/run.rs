@@ -3,7 +3,7 @@
 //! Once it has its leases it has a thread of its own, finds what it needs, is tried out there if it was not before, and
 //! trains.
 
-use std::io;
+use std::io::BufReader;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -35,6 +35,9 @@ use crate::text;
 /// How long what a job has left in its channel may take to be deleted, and how long once it is told to end.
 const LEAVE_WITHIN: Duration = Duration::from_secs(60);
 const LEAVE_SOON: Duration = Duration::from_secs(2);
+
+/// Bytes of a checkpoint that are read at once.
+const READ_AT_ONCE: usize = 4 << 20;
 
 impl Jobs {
     pub(super) fn start_job(self: &Arc<Self>, live: Arc<Live>, ask: Ask, leases: Vec<Vec<Lease>>) {
@@ -217,18 +220,18 @@ async fn leave(live: &Live, channel: &dyn Channel) {
 
 /// What a job goes on from.
 async fn origin(jobs: &Arc<Jobs>, workshop: &Workshop, job: &Job) -> Result<Origin, Halt> {
-    let halt = |error: JobError| Halt::of(&error);
+    let (halt, facilities, tenant) = (|error: JobError| Halt::of(&error), &jobs.facilities, &workshop.tenant);
+    let place = async || facilities.places.opening(tenant).await.map_err(|error| halt(error.into()));
     Ok(match (&job.checkpoint, &job.spec.init_from) {
         (Some(checkpoint), _) => {
-            let bytes = jobs.facilities.blobs.read(&checkpoint.digest, 0..checkpoint.size).await;
-            let bytes = bytes.map_err(|error| halt(error.into()))?;
-            let training = Training::from_file(io::Cursor::new(bytes));
-            Origin::Checkpoint(Box::new(training.map_err(|error| Halt::Failed(error.to_string()))?))
+            let read = |file| Ok(Training::from_file(BufReader::with_capacity(READ_AT_ONCE, file))?);
+            let (digest, size) = (checkpoint.digest, checkpoint.size);
+            let training = facilities.catalog.with_file(tenant, digest, size, place().await?, read).await;
+            Origin::Checkpoint(Box::new(training.map_err(|error| halt(error.into()))?))
         }
         (None, Some(model)) => {
-            let model = jobs.facilities.catalog.model(job.tenant, model).map_err(|error| halt(error.into()))?;
-            let place = jobs.facilities.places.opening(&workshop.tenant).await.map_err(|error| halt(error.into()))?;
-            let opened = jobs.facilities.catalog.open_model(&workshop.tenant, &model, place).await;
+            let model = facilities.catalog.model(job.tenant, model).map_err(|error| halt(error.into()))?;
+            let opened = facilities.catalog.open_model(tenant, &model, place().await?).await;
             let mut file = opened.map_err(|error| halt(error.into()))?;
             Origin::Model(Box::new(move |plan, shared| shared.take(plan, &mut file).map_err(|error| error.to_string())))
         }
