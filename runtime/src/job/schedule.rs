@@ -57,7 +57,10 @@ pub(crate) async fn schedule(jobs: Weak<Jobs>) {
             () = wake.notified() => {}
             () = bar_ends => {}
             changed = freed.changed() => match changed {
-                Ok(()) => tokio::time::sleep(GATHER).await,
+                Ok(()) => tokio::select! {
+                    () = tokio::time::sleep(GATHER) => {}
+                    () = wake.notified() => {}
+                },
                 Err(_) => return,
             },
             // The machine's memory is given back by others than devices too, who tell nobody.
