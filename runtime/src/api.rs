@@ -3,9 +3,11 @@
 //! Handlers extract, call the [`Node`], and turn the answer into JSON. Every route is listed in [`router`] and described
 //! in [`description`]; every error becomes a problem in [`problem`].
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::Body;
 use axum::http::header::{ALLOW, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderValue, Method, Request, Uri};
 use axum::response::{IntoResponse, Response};
@@ -61,7 +63,7 @@ impl Api {
     pub async fn answer(&self, request: Request<Incoming>) -> Response {
         let _active = self.node.begin_request();
         let mut response = match admission::admit(&request, self.node.is_developers()) {
-            Ok(()) => ending::run(request, |request| self.routes.call(request)).await,
+            Ok(()) => ending::run(request, |request| self.route(request)).await,
             Err(refused) => refused.into_response(),
         };
         if response.status().is_client_error() && response.extensions().get::<Kind>().is_none() {
@@ -73,6 +75,13 @@ impl Api {
         // What functions answer is of their callers' making, too: no browser is to guess that it is a page.
         response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         response
+    }
+
+    async fn route(&self, request: Request<Incoming>) -> Result<Response, Infallible> {
+        match invoke::target(request.method(), request.uri().path()).map(str::to_owned) {
+            Some(name) => Ok(Box::pin(invoke::direct(self.node.clone(), name, request.map(Body::new))).await),
+            None => self.routes.call(request).await,
+        }
     }
 }
 

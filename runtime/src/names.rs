@@ -28,17 +28,21 @@ impl Name {
     }
 }
 
+/// Whether a text is a name.
+pub fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= MAX_NAME
+        && text.bytes().all(allowed)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
 impl FromStr for Name {
     type Err = BadName;
 
     fn from_str(text: &str) -> Result<Self, BadName> {
-        let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let fits = !text.is_empty()
-            && text.len() <= MAX_NAME
-            && text.bytes().all(allowed)
-            && !text.starts_with('-')
-            && !text.ends_with('-');
-        if fits { Ok(Self(text.into())) } else { Err(BadName(text.chars().take(80).collect())) }
+        if is_name(text) { Ok(Self(text.into())) } else { Err(BadName(text.chars().take(80).collect())) }
     }
 }
 
