@@ -14,7 +14,7 @@ use anyhow::{Context, ensure};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -33,11 +33,13 @@ use crate::sandbox::Sandbox;
 mod answer;
 mod connections;
 mod half_close;
+mod head_timer;
 mod write_timeout;
 
 use answer::Answer;
 use connections::{Connections, OpenConnection};
 use half_close::HalfClose;
+use head_timer::HeadTimer;
 use write_timeout::WriteTimeout;
 
 /// Connections that the system accepts on our behalf before we do. One that finds no room tries again after a second.
@@ -242,7 +244,7 @@ async fn speak(
         async move { Ok::<_, Infallible>(answer.await.map(|body| Answer::new(body, answering))) }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(read_limit).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
+    builder.timer(HeadTimer::default()).header_read_timeout(read_limit).max_buf_size(MAX_HEAD).max_headers(MAX_HEADERS);
     let mut connection = pin!(builder.serve_connection(io, service));
     tokio::select! {
         ended = connection.as_mut() => return Ok(ended?),
