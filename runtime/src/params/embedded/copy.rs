@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-use super::state::{PAGE, Stored};
+use super::state::Stored;
 use crate::params::Key;
 
 #[derive(Default)]
@@ -49,15 +49,15 @@ impl Copying {
         }
     }
 
-    /// The next values that were there. None is the end. A page may be empty, where names were looked at whose values are
-    /// not to be copied.
-    pub fn next(&mut self, now_there: &BTreeMap<Key, Stored>) -> Option<Vec<(Key, Stored)>> {
+    /// The next values that were there, of so many names at most. None is the end. A page may be empty, where names were
+    /// looked at whose values are not to be copied.
+    pub fn next(&mut self, now_there: &BTreeMap<Key, Stored>, names: usize) -> Option<Vec<(Key, Stored)>> {
         let from = self.copied.as_ref().map_or(Unbounded, Excluded);
         let mut there = self.all.as_ref().unwrap_or(now_there).range::<Key, _>((from, Unbounded)).peekable();
         let mut before = self.before.range::<Key, _>((from, Unbounded)).peekable();
         let mut page = Vec::new();
         let mut last = None;
-        for _ in 0..PAGE {
+        for _ in 0..names {
             let (key, stored) = match (there.peek(), before.peek()) {
                 (None, None) => break,
                 (Some(&(key, stored)), changed) if changed.is_none_or(|(changed, _)| key < *changed) => {
@@ -90,7 +90,7 @@ mod tests {
     use rand_chacha::rand_core::{Rng, SeedableRng};
 
     use super::*;
-    use crate::params::embedded::state::State;
+    use crate::params::embedded::state::{PAGE, State};
     use crate::params::{Entry, Moment, Value};
 
     fn stored(version: u64, expires: Option<u64>) -> Stored {
@@ -131,7 +131,7 @@ mod tests {
             }
             let (expected, mut copied) = (kept(&state), Vec::new());
             state.begin_copy();
-            while let Some(page) = state.copy() {
+            while let Some(page) = state.copy(PAGE) {
                 assert!(page.len() <= PAGE);
                 copied.extend(page.into_iter().map(|(key, stored)| (key, stored.entry.version)));
                 for version in 0..random.next_u64() % (2 * names) {
@@ -141,7 +141,47 @@ mod tests {
             }
             assert_eq!(copied, expected, "seed {seed}");
             drop(state.end_copy());
-            assert!(state.copy().is_none());
+            assert!(state.copy(PAGE).is_none());
+        }
+    }
+
+    /// What can happen between two pages.
+    #[derive(Clone, Copy, Debug)]
+    enum Event {
+        Put(usize),
+        Remove(usize),
+        Clear,
+        Page,
+    }
+
+    /// Every order of so many events.
+    const EVENTS: u32 = 5;
+
+    /// Three names, the middle one of what workers exchange, each there or not at first; pages of one name.
+    #[test]
+    fn in_every_order_of_events_a_copy_is_of_one_moment() {
+        use Event::{Clear, Page, Put, Remove};
+
+        let names: [Key; 3] = ["name-1".parse().unwrap(), Key::exchanged("2"), "name-3".parse().unwrap()];
+        let events = [Page, Put(0), Put(1), Put(2), Remove(0), Remove(1), Remove(2), Clear];
+        for (first, order) in (0..8_u32).flat_map(|first| (0..8_u32.pow(EVENTS)).map(move |order| (first, order))) {
+            let mut state = State::default();
+            for (number, name) in names.iter().enumerate().filter(|(number, _)| first >> number & 1 == 1) {
+                state.put(name.clone(), stored(number as u64, None));
+            }
+            let (expected, mut copied) = (kept(&state), Vec::new());
+            state.begin_copy();
+            let order = (0..EVENTS).map(|event| events[(order >> (3 * event) & 7) as usize]);
+            for (version, event) in order.clone().chain([Page; 7]).enumerate() {
+                match event {
+                    Put(name) => state.put(names[name].clone(), stored(100 + version as u64, None)),
+                    Remove(name) => drop(state.remove(&names[name])),
+                    Clear => drop(state.clear()),
+                    Page => copied.extend(state.copy(1).into_iter().flatten()),
+                }
+            }
+            let copied: Vec<_> = copied.into_iter().map(|(key, stored)| (key, stored.entry.version)).collect();
+            assert_eq!(copied, expected, "{first:b}, {:?}", order.collect::<Vec<_>>());
         }
     }
 

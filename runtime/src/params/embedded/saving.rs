@@ -13,6 +13,7 @@ use super::Embedded;
 use super::disk::{Disk, DiskError, SnapshotFile};
 use super::frame::Record;
 use super::spaces::{Slot, Spaces};
+use super::state::PAGE;
 use crate::locks::SharedLock;
 use crate::params::Space;
 
@@ -82,7 +83,7 @@ fn write_space(space: &Space, slot: &Slot, snapshot: u64, file: &mut SnapshotFil
         file.add(&claim)?;
     }
     loop {
-        let Some(page) = slot.state.writing().copy() else { return Ok(()) };
+        let Some(page) = slot.state.writing().copy(PAGE) else { return Ok(()) };
         for (key, stored) in page {
             file.add(&Record::Put { space: space.clone(), key, entry: stored.entry, durable: stored.durable })?;
         }

@@ -214,9 +214,9 @@ impl State {
         self.copying = Some(Copying::default());
     }
 
-    /// The next values of the copy, in order. None is the end, and then the copy is over.
-    pub fn copy(&mut self) -> Option<Vec<(Key, Stored)>> {
-        self.copying.as_mut()?.next(&self.entries)
+    /// The next values of the copy, in order, after a look at so many names at most. None is the end, and then the copy is over.
+    pub fn copy(&mut self, names: usize) -> Option<Vec<(Key, Stored)>> {
+        self.copying.as_mut()?.next(&self.entries, names)
     }
 
     /// Ends a copy. What it has kept is to be let go of where nobody waits.
