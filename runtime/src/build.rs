@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::io::{self, BufRead, BufReader};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -17,8 +18,15 @@ use wit_parser::decoding::{DecodedWasm, decode};
 use wit_parser::{Resolve, TypeDefKind, WorldItem, WorldKey};
 
 use crate::digest::Digest;
+use crate::units::{BadUnit, Size};
 
 const TARGET: &str = "wasm32-unknown-unknown";
+
+/// What a crate may ask for.
+const STACKS: RangeInclusive<u64> = 16 << 10..=1 << 30;
+
+/// What a function has for its stack. Rust asks for 1 MiB, which every instance would pay for and few need.
+const STACK: Size = Size(256 << 10);
 
 /// How to build.
 #[derive(Clone, Debug)]
@@ -60,6 +68,8 @@ pub struct Built {
 pub enum BuildError {
     #[error("there is no crate at `{0}`: give the folder of a Cargo.toml, the Cargo.toml itself or a .wasm file")]
     NoCrate(PathBuf),
+    #[error("`{path}`: `package.metadata.weft`: {problem}; for example `stack = \"1MiB\"`")]
+    Metadata { path: PathBuf, problem: String },
     #[error("cannot run `cargo`: {0}; install Rust from https://rustup.rs")]
     NoCargo(io::Error),
     #[error("the Rust target `{TARGET}` is not installed; run `rustup target add {TARGET}`")]
@@ -163,7 +173,8 @@ fn compile(manifest: &Path, options: &Options) -> Result<Library, BuildError> {
         .args(["--profile", &options.profile])
         .arg("--manifest-path")
         .arg(manifest)
-        .args(remap_paths())
+        .arg("--config")
+        .arg(format!("target.{TARGET}.rustflags={}", toml::Value::from(rust_flags(stack_of(manifest)?))))
         .args(options.quiet.then_some("--quiet"))
         .args(&options.cargo_arguments);
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(BuildError::NoCargo)?;
@@ -218,6 +229,36 @@ fn cargo(folder: &Path) -> Command {
     command
 }
 
+/// The stack that a crate asks for in `package.metadata.weft`, or what every function has.
+fn stack_of(manifest: &Path) -> Result<Size, BuildError> {
+    let bad = |problem: String| BuildError::Metadata { path: manifest.to_owned(), problem };
+    let text = fs::read_to_string(manifest).map_err(file_error("read", manifest))?;
+    // What cargo cannot read either, it says more about.
+    let Ok(crate_facts) = text.parse::<toml::Table>() else { return Ok(STACK) };
+    let metadata = crate_facts.get("package").and_then(|package| package.get("metadata")?.get("weft"));
+    let Some(metadata) = metadata else { return Ok(STACK) };
+    let metadata = CrateMetadata::deserialize(metadata.clone()).map_err(|error| bad(error.message().to_owned()))?;
+    let Some(stack) = metadata.stack else { return Ok(STACK) };
+    let stack: Size = stack.parse().map_err(|error: BadUnit| bad(format!("`stack`: {error}")))?;
+    match STACKS.contains(&stack.0) && stack.0.is_multiple_of(16) {
+        true => Ok(stack),
+        false => Err(bad(format!("`stack` must be from {} to {} bytes, by 16", STACKS.start(), STACKS.end()))),
+    }
+}
+
+/// What a crate may say of itself.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CrateMetadata {
+    stack: Option<String>,
+}
+
+fn rust_flags(stack: Size) -> Vec<String> {
+    let mut flags = remap_paths();
+    flags.push(format!("-Clink-arg=-zstack-size={}", stack.0));
+    flags
+}
+
 /// Panic messages name source files. Without the builder's home folder in them the same source gives the same digest
 /// on every machine, and the component tells nobody who built it.
 fn remap_paths() -> Vec<String> {
@@ -227,12 +268,8 @@ fn remap_paths() -> Vec<String> {
     let Some(sources) = home.map(|home| home.join("registry/src")) else { return Vec::new() };
     // Below it is one folder per registry, named after a server and a hash that both differ between machines.
     let registries = fs::read_dir(sources).into_iter().flatten().flatten().map(|entry| entry.path());
-    let flags = registries
-        .filter_map(|registry| {
-            registry.to_str().map(|path| toml::Value::from(format!("--remap-path-prefix={path}=crates")).to_string())
-        })
-        .collect::<Vec<_>>();
-    vec!["--config".into(), format!("target.{TARGET}.rustflags=[{}]", flags.join(", "))]
+    let flag = |registry: PathBuf| registry.to_str().map(|path| format!("--remap-path-prefix={path}=crates"));
+    registries.filter_map(flag).collect()
 }
 
 /// Asked of the toolchain that the crate's folder selects, and only after a failure: it costs a process.
@@ -372,6 +409,27 @@ mod tests {
         let (_, library) = artifact("/a/Cargo.toml", "a_b", r#""rlib","cdylib""#).expect("a library");
         assert_eq!(library.name, "a-b");
         assert_eq!(library.default_output(), Path::new("/t/weft/a-b.wasm"));
+    }
+
+    #[test]
+    fn a_crate_may_ask_for_its_stack() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let manifest = folder.path().join("Cargo.toml");
+        let stack = |text: &str| {
+            fs::write(&manifest, text).expect("written");
+            stack_of(&manifest).map(|stack| stack.0).map_err(|error| error.to_string())
+        };
+        assert_eq!(stack("[package]\nname = \"a\""), Ok(256 << 10));
+        assert_eq!(stack("[package.metadata.weft]\nstack = \"2MiB\""), Ok(2 << 20));
+        for (wrong, why) in [
+            ("stack = \"much\"", "`much` is not a size"),
+            ("stack = \"1KiB\"", "from 16384 to"),
+            ("stack = \"16385\"", "by 16"),
+            ("heap = \"1MiB\"", "unknown field `heap`"),
+        ] {
+            let error = stack(&format!("[package.metadata.weft]\n{wrong}")).expect_err(wrong);
+            assert!(error.contains(why) && error.contains("Cargo.toml"), "{error}");
+        }
     }
 
     #[test]
