@@ -11,7 +11,16 @@ pub fn unix_ms() -> u64 {
 
 /// CPU time that this thread has used so far.
 pub fn thread_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
+    read(ClockId::ThreadCPUTime)
+}
+
+/// Time since some moment that stays the same.
+pub fn monotonic() -> Duration {
+    read(ClockId::Monotonic)
+}
+
+fn read(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     Duration::new(time.tv_sec.try_into().unwrap_or(0), time.tv_nsec.try_into().unwrap_or(0))
 }
 

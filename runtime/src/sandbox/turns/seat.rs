@@ -11,12 +11,20 @@ use weft_gpu::line::Ticket;
 
 use super::state::{Asked, TurnId};
 use super::{Share, Turns};
-use crate::clock::thread_cpu;
+use crate::clock::{monotonic, thread_cpu};
 use crate::locks::Lock;
 use crate::tenant::Tenant;
 
 /// How often a guest that comes back from a kernel looks whether it was cancelled while it waits for a turn.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// The system takes no thread off its core for less. Of a turn that is younger, the time on the wall is the thread's own,
+/// and to read that takes a tenth as long.
+const UNINTERRUPTED: Duration = Duration::from_micros(50);
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
 
 /// A guest that computes in turns, on whatever threads.
 pub struct Seat {
@@ -27,7 +35,9 @@ pub struct Seat {
     /// Stops its kernels.
     cancel: Option<Cancel>,
     spent_ns: AtomicU64,
+    /// By the clock on the wall, and of the thread's own time.
     turn_began_ns: AtomicU64,
+    thread_began_ns: AtomicU64,
     yielding: AtomicBool,
     flags: Arc<Flags>,
     turn: Mutex<Option<TurnId>>,
@@ -51,6 +61,7 @@ impl Seat {
             cancel,
             spent_ns: AtomicU64::new(0),
             turn_began_ns: AtomicU64::new(0),
+            thread_began_ns: AtomicU64::new(0),
             yielding: AtomicBool::new(false),
             flags: Arc::default(),
             turn: Mutex::new(None),
@@ -201,7 +212,11 @@ impl Seat {
     }
 
     fn this_turn(&self) -> u64 {
-        (thread_cpu().as_nanos() as u64).saturating_sub(self.turn_began_ns.load(Relaxed))
+        let age = nanoseconds(monotonic()).saturating_sub(self.turn_began_ns.load(Relaxed));
+        match age < UNINTERRUPTED.as_nanos() as u64 {
+            true => age,
+            false => nanoseconds(thread_cpu()).saturating_sub(self.thread_began_ns.load(Relaxed)),
+        }
     }
 }
 
