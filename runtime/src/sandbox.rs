@@ -1,18 +1,18 @@
 //! The sandbox: compiled functions in, answers out, with every limit in between.
 //!
-//! Each invocation gets a fresh instance from wasmtime's pool and is gone afterwards. A guest first runs on the thread
-//! that asked (most finish within one epoch, and a change of thread costs as much as a cold start); one that has not
-//! finished by then moves to the guests' own threads, so that the thread that asked is never held longer. As many guests
-//! as there are cores run so at once, for some instructions cannot be interrupted, and one thread more than that keeps
-//! serving. A guest that computes on a device has a thread of its own from the start: kernels cannot be interrupted as
-//! guests can.
+//! Each invocation gets a fresh instance from wasmtime's pool and is gone afterwards. A guest waits for its first turn, and
+//! has it, on the thread that asked: most finish within one epoch, and a change of thread costs as much as a cold start. One
+//! that has not finished by then moves to the guests' own threads, so that the thread that asked is never held longer. As
+//! many guests as there are cores run so at once, for some instructions cannot be interrupted, and one thread more than that
+//! keeps serving. A guest that computes on a device has a thread of its own from the start: kernels cannot be interrupted
+//! as guests can.
 //!
 //! Whatever a guest does or waits for, its first turn included, its deadline ends it.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{self, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
@@ -48,6 +48,7 @@ pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
+use turns::InTurn;
 pub use turns::{Aside, Seat, Share, TeamId, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
@@ -263,19 +264,40 @@ impl Sandbox {
             bill,
             _inside: (permit, ticking),
         };
-        let guest: Pin<Box<dyn Future<Output = Finished> + Send>> = Box::pin(run(guest));
+        let guest: Running = Box::pin(run(guest));
         let mut guest = Turns::run(seat, guest);
         if has_device {
             return self.on_a_thread(times.end(guest)).await;
         }
-        if let Some(here) = self.here.take() {
-            let polled = poll_fn(|context| Poll::Ready(Pin::new(&mut guest).poll(context))).await;
-            drop(here);
-            if let Poll::Ready(finished) = polled {
-                return finished;
+        match poll_fn(|context| Poll::Ready(self.poll_here(&mut guest, context))).await {
+            Here::Done(finished) => return finished,
+            Here::Elsewhere => {}
+            // Only whoever waits needs a timer.
+            Here::Waits => {
+                let first_turn = poll_fn(|context| match self.poll_here(&mut guest, context) {
+                    Here::Done(finished) => Poll::Ready(Some(finished)),
+                    Here::Waits => Poll::Pending,
+                    Here::Elsewhere => Poll::Ready(None),
+                });
+                match tokio::time::timeout_at(times.deadline.into(), first_turn).await {
+                    Ok(Some(finished)) => return finished,
+                    Ok(None) => {}
+                    Err(_) => return times.over(),
+                }
             }
         }
         self.elsewhere(times.end(guest)).await
+    }
+
+    /// Lets a guest have its first turn on the thread that asked. To wait for it is no reason to go elsewhere: others are
+    /// served here meanwhile, and a guest that has changed threads has paid for it.
+    fn poll_here(&self, guest: &mut InTurn<Running>, context: &mut task::Context<'_>) -> Here {
+        let Some(_here) = self.here.take() else { return Here::Elsewhere };
+        match Pin::new(&mut *guest).poll(context) {
+            Poll::Ready(finished) => Here::Done(finished),
+            Poll::Pending if guest.has_begun() => Here::Elsewhere,
+            Poll::Pending => Here::Waits,
+        }
     }
 
     async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
@@ -317,6 +339,18 @@ impl Drop for Sandbox {
     }
 }
 
+/// An invocation on its way.
+type Running = Pin<Box<dyn Future<Output = Finished> + Send>>;
+
+/// What came of an attempt to run a guest on the thread that asked.
+enum Here {
+    Done(Finished),
+    /// It waits for its first turn, and is woken for that.
+    Waits,
+    /// It has begun and is not done, or there is no place here.
+    Elsewhere,
+}
+
 struct StopOnDrop(tokio::task::JoinHandle<Finished>);
 
 impl Drop for StopOnDrop {
@@ -336,10 +370,15 @@ struct Times {
 impl Times {
     /// Ends a guest at its deadline, also while it waits for a turn. Most are done before they need it.
     async fn end(self, guest: impl Future<Output = Finished>) -> Finished {
-        tokio::time::timeout_at(self.deadline.into(), guest).await.unwrap_or_else(|_| Finished {
+        tokio::time::timeout_at(self.deadline.into(), guest).await.unwrap_or_else(|_| self.over())
+    }
+
+    /// How a guest ends whose deadline has passed.
+    fn over(&self) -> Finished {
+        Finished {
             result: Err(InvokeError::Limit(LimitHit::Wall(self.wall_ms))),
             spent: Spent { wall: self.started.elapsed(), ..Spent::default() },
-        })
+        }
     }
 }
 

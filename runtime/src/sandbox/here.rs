@@ -1,7 +1,7 @@
 //! Places to run on the thread that asked: one fewer than there are such threads, so that one always serves.
 //!
-//! A guest that finds none goes to the guests' own threads. It does not wait: that made no difference to the rate, and
-//! whoever does not wait need not be woken.
+//! A place is only held while a guest is polled, not while it waits for its turn. A guest that finds none goes to the
+//! guests' own threads. It does not wait: that made no difference to the rate, and whoever does not wait need not be woken.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -184,7 +184,7 @@ impl Turns {
 
     /// Runs a guest in its turns.
     pub fn run<F>(seat: Arc<Seat>, future: F) -> InTurn<F> {
-        InTurn { place: Place { seat, ticket: None }, future }
+        InTurn { place: Place { seat, ticket: None }, has_begun: false, future }
     }
 
     /// How many wait for a turn.
@@ -208,7 +208,15 @@ impl Turns {
 /// A future that is polled only when it is its share's turn.
 pub struct InTurn<F> {
     place: Place,
+    has_begun: bool,
     future: F,
+}
+
+impl<F> InTurn<F> {
+    /// Whether it has had a turn.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun
+    }
 }
 
 /// Where a future stands: in line, or not.
@@ -260,7 +268,8 @@ impl<F: Future + Unpin> Future for InTurn<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         std::task::ready!(self.place.poll_turn(context));
-        let Self { place, future } = &mut *self;
+        let Self { place, has_begun, future } = &mut *self;
+        *has_begun = true;
         let _computing = Computing { place, waker: context.waker() };
         Pin::new(future).poll(context)
     }
