@@ -198,7 +198,10 @@ impl Line {
         let Some(engaged) = self.engaged.get_mut(&member) else { return };
         *engaged -= 1;
         if *engaged == 0 {
-            self.engaged.remove(&member);
+            // The entry of a member that has not left stays: it will be engaged again, most likely.
+            if !self.shares.has(member) {
+                self.engaged.remove(&member);
+            }
             self.shares.idle(member);
         }
     }

@@ -9,7 +9,7 @@
 //! than that. Without any, a member that always has work would lose its share whenever the system takes its thread off a
 //! core between two calls, because from here that looks like idling.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,6 +121,11 @@ impl Shares {
         self.groups.get(owner).is_some_and(|group| group.queue.is_owed_more(&member, &other, by))
     }
 
+    /// Whether the member has joined, and has not left.
+    pub fn has(&self, member: Member) -> bool {
+        self.members.contains_key(&member)
+    }
+
     /// How many members there are.
     pub fn len(&self) -> usize {
         self.members.len()
@@ -157,15 +162,15 @@ fn group_of<'a>(
 #[derive(Clone, Debug)]
 struct Queue<K> {
     states: BTreeMap<K, State>,
-    /// Those with work, by how far behind they are.
-    ready: BTreeSet<(Virtual, K)>,
+    /// Those with work, in the order of how far behind they are. They are few, and come and go all the time.
+    ready: Vec<(Virtual, K)>,
     /// How far the one that is furthest behind has come. Never goes back.
     present: Virtual,
 }
 
 impl<K> Default for Queue<K> {
     fn default() -> Self {
-        Self { states: BTreeMap::new(), ready: BTreeSet::new(), present: 0 }
+        Self { states: BTreeMap::new(), ready: Vec::new(), present: 0 }
     }
 }
 
@@ -192,7 +197,7 @@ impl<K: Clone + Ord> Queue<K> {
         {
             state.ready = true;
             state.time = state.time.max(self.present.saturating_sub(virtual_time(CREDIT, state.weight)));
-            self.ready.insert((state.time, key.clone()));
+            insert(&mut self.ready, (state.time, key.clone()));
         }
     }
 
@@ -201,7 +206,7 @@ impl<K: Clone + Ord> Queue<K> {
             && state.ready
         {
             state.ready = false;
-            self.ready.remove(&(state.time, key.clone()));
+            remove(&mut self.ready, &(state.time, key.clone()));
             self.advance();
         }
     }
@@ -217,8 +222,8 @@ impl<K: Clone + Ord> Queue<K> {
         let time = before.saturating_sub(virtual_time(advance, weight)).saturating_add(virtual_time(used, weight));
         state.time = time;
         if state.ready && time != before {
-            self.ready.remove(&(before, key.clone()));
-            self.ready.insert((time, key.clone()));
+            remove(&mut self.ready, &(before, key.clone()));
+            insert(&mut self.ready, (time, key.clone()));
             self.advance();
         }
     }
@@ -237,6 +242,18 @@ impl<K: Clone + Ord> Queue<K> {
         if let Some((time, _)) = self.ready.first() {
             self.present = self.present.max(*time);
         }
+    }
+}
+
+/// Puts one into a list that is in order.
+fn insert<T: Ord>(ordered: &mut Vec<T>, one: T) {
+    let at = ordered.partition_point(|other| *other < one);
+    ordered.insert(at, one);
+}
+
+fn remove<T: Ord>(ordered: &mut Vec<T>, one: &T) {
+    if let Ok(at) = ordered.binary_search(one) {
+        ordered.remove(at);
     }
 }
 

@@ -119,7 +119,8 @@ pub struct Turns {
 struct Inner {
     state: State,
     wakers: BTreeMap<Ticket, Waker>,
-    flags: BTreeMap<TurnId, Arc<Flags>>,
+    /// Of the turns that there are, which are few.
+    flags: Vec<(TurnId, Arc<Flags>)>,
 }
 
 impl std::fmt::Debug for Turns {
@@ -130,7 +131,7 @@ impl std::fmt::Debug for Turns {
 
 impl Turns {
     pub fn new(cores: usize) -> Arc<Self> {
-        let inner = Inner { state: State::new(cores), wakers: BTreeMap::new(), flags: BTreeMap::new() };
+        let inner = Inner { state: State::new(cores), wakers: BTreeMap::new(), flags: Vec::new() };
         Arc::new(Self { inner: Mutex::new(inner) })
     }
 
@@ -146,7 +147,7 @@ impl Turns {
             let now = Instant::now();
             let turns: Vec<_> = inner.state.turns().map(|(id, turn)| (id, turn.standing, turn.call)).collect();
             for (turn, standing, call) in turns {
-                let flags = inner.flags.get(&turn);
+                let flags = inner.flags.iter().find(|(of, _)| *of == turn).map(|(_, flags)| flags);
                 let age = now.saturating_duration_since(call);
                 match standing {
                     Standing::Kept(since) if now.saturating_duration_since(since) >= IDLE => inner.state.expires(turn),

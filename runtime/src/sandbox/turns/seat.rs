@@ -152,7 +152,7 @@ impl Seat {
         }
         self.turns.change(|inner| {
             if let Some(turn) = turn {
-                inner.flags.remove(&turn);
+                inner.flags.retain(|(of, _)| *of != turn);
             }
             let ticket = match turn {
                 Some(turn) if yields => inner.state.yields(turn, used),
@@ -177,13 +177,14 @@ impl Seat {
     /// With the turns locked.
     fn begin(&self, inner: &mut super::Inner, turn: TurnId) {
         self.flags.left.store(false, Relaxed);
-        inner.flags.insert(turn, self.flags.clone());
+        inner.flags.push((turn, self.flags.clone()));
         *self.turn.locked() = Some(turn);
     }
 
     /// Asks the system for this thread's time: not with the turns locked, for that takes as long as all they do there.
     fn begin_to_count(&self) {
-        self.turn_began_ns.store(thread_cpu().as_nanos() as u64, Relaxed);
+        self.turn_began_ns.store(nanoseconds(monotonic()), Relaxed);
+        self.thread_began_ns.store(nanoseconds(thread_cpu()), Relaxed);
     }
 
     /// Waits for a turn after a kernel during which the last one went to another. Kernels that were cancelled are over
