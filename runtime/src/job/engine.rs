@@ -21,7 +21,7 @@ use weft_core::sync::{Position, Stretch};
 use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::{Progress, Training};
-use super::directing::Settled;
+use super::directing::{Place, Settled};
 use super::exchange::Scheme;
 use super::free;
 use super::merging::Merger;
@@ -60,8 +60,10 @@ pub struct Engine<K> {
     channel: Arc<dyn Channel>,
     /// How workers merge, if they do.
     scheme: Option<Scheme>,
-    /// Where workers find what makes the model of the one before.
+    /// Where workers find what makes the model of the one before, if they have merged it.
     take: Option<TakeOrder>,
+    /// Where they find the model.
+    place: Place,
     settled: Settled,
     team: Team,
     keeper: Arc<K>,

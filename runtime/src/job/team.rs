@@ -98,6 +98,8 @@ pub struct Sizes {
 /// Who says what a worker is to do. Asked when it can begin, and again when it was lost and is back.
 pub trait Director {
     fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt>;
+    /// The same with all numbers of the model, for one that does not find them.
+    fn in_full(&mut self, who: Who, round: u64) -> Result<Assignment, Halt>;
 }
 
 /// Who says what workers do that do not wait for each other, and what becomes of what they hand in.
@@ -166,6 +168,10 @@ struct Nobody;
 impl Director for Nobody {
     fn assignment(&mut self, _: Who, _: u64) -> Result<Assignment, Halt> {
         Err(Halt::Failed("a worker was to begin before the first round".to_owned()))
+    }
+
+    fn in_full(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
+        Director::assignment(self, who, round)
     }
 }
 
@@ -439,6 +445,13 @@ impl Team {
                 "parts of its workers' contributions were not found in the channel".clone_into(&mut self.last_error);
                 self.last_error_passes = true;
                 Event::Missing { who, round, merge, generation, sources }
+            }
+            Report::ModelMissing { who, round, generation } => {
+                if self.is_current(who) && round == self.barrier.round() {
+                    let assignment = Box::new(director.in_full(who, round)?);
+                    self.order(who, WorkOrder::Work { assignment, generation });
+                }
+                return Ok(None);
             }
             Report::Lost { who, error } => return self.lose(who, &error, director),
             Report::Progress { who, steps, loss, samples } => {

@@ -12,6 +12,7 @@ use weft_core::spec::Shape;
 use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
+use super::super::directing::Place;
 use super::super::team::Halt;
 use super::super::worker::Declaration;
 use super::super::{check_shards, is_busy, reshape};
@@ -81,7 +82,7 @@ impl<K: Keeper> Engine<K> {
         self.account();
         self.checkpoint(None).await?;
         self.team.dismiss().await;
-        (self.replica, self.scheme, self.take) = (None, None, None);
+        (self.replica, self.scheme, self.take, self.place) = (None, None, None, Place::Here);
         self.settled = Settled::default();
         drop(room.beside);
         let failed = match self.employ(shape, room.leases).await {

@@ -177,8 +177,8 @@ impl Team {
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 None
             }
-            // Nobody merges here.
-            Report::Merged { .. } | Report::Missing { .. } | Report::Computes => None,
+            // Nobody merges here, and models come with all of their numbers.
+            Report::Merged { .. } | Report::Missing { .. } | Report::ModelMissing { .. } | Report::Computes => None,
         })
     }
 

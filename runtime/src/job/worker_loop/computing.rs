@@ -99,7 +99,7 @@ impl WorkerLoop {
         let Rule::Admm(admm) = self.workshop.rule() else { return Ok(None) };
         let context = self.worker.context().clone();
         let length = self.declared()?.length(Part::Weights);
-        let model = context.tensor(&[length], &assignment.model.weights)?;
+        let model = context.tensor(&[length], self.base()?)?;
         let duals = match assignment.worker_state.as_ref().filter(|state| state.duals.len() == length) {
             Some(state) => context.tensor(&[length], &state.duals)?,
             None => context.zeros(&[length])?,
