@@ -14,6 +14,7 @@ use weft_gpu::Lease;
 use super::JobError;
 use super::channel::Channel;
 use super::contribution::{Contribution, Payload};
+use super::seam::{Outbox, Seam};
 use super::silence::{Silence, describe};
 use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError, WorkerHandle, start_worker};
@@ -148,6 +149,7 @@ pub struct Team {
     /// Whether that was the node's, and not the function's.
     last_error_passes: bool,
     silence: Silence,
+    seam: Seam,
     /// How many workers were lost so far.
     pub losses: u64,
     /// Resources of workers that have not handed in a contribution, such as those of starting up or merging.
@@ -235,6 +237,7 @@ impl Team {
             last_error: String::new(),
             last_error_passes: false,
             silence: Silence::new(Instant::now()),
+            seam: Seam::of_environment(),
             losses: 0,
             overhead: Vec::new(),
             news: lines.news,
@@ -563,7 +566,8 @@ impl Team {
     fn start_worker(&mut self, who: Who) {
         let index = who.worker as usize;
         let leases = self.leases.get_mut(index).and_then(Option::take);
-        let (workshop, channel, outbox) = (self.workshop.clone(), self.channel.clone(), self.outbox.clone());
+        let (workshop, channel) = (self.workshop.clone(), self.channel.clone());
+        let outbox = Outbox::new(who, self.seam, self.outbox.clone());
         let handle = start_worker(workshop, channel, self.shape, who, leases, outbox, self.runtime.clone());
         self.handles[index] = Some(handle);
     }

@@ -21,6 +21,7 @@ use weft_gpu::{Cancel, Lease};
 use super::channel::Channel;
 use super::contribution::Contribution;
 use super::model::{GlobalModel, WorkerState};
+use super::seam::Outbox;
 use super::work_order::WorkOrder;
 use super::worker_loop::WorkerLoop;
 use super::workshop::Workshop;
@@ -131,7 +132,7 @@ pub fn start_worker(
     shape: Shape,
     who: Who,
     leases: Option<Vec<Lease>>,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     runtime: Handle,
 ) -> WorkerHandle {
     let (orders, inbox) = mpsc::unbounded_channel();
@@ -144,7 +145,7 @@ pub fn start_worker(
     let failed = reports.clone();
     let work = move || {
         // However it ends, somebody hears of it.
-        let mut obituary = Obituary { who, reports: reports.clone(), error: WorkerError::Panicked };
+        let mut obituary = Obituary { reports: reports.clone(), error: WorkerError::Panicked };
         let run = async {
             let leases = match leases {
                 Some(taken) => taken,
@@ -166,20 +167,19 @@ pub fn start_worker(
     };
     let name = format!("worker-{}", who.worker);
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
-        failed.send(Report::Lost { who, error: WorkerError::Thread(error.to_string()) }).ok();
+        failed.lost(WorkerError::Thread(error.to_string()));
     }
     handle
 }
 
 struct Obituary {
-    who: Who,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     error: WorkerError,
 }
 
 impl Drop for Obituary {
     fn drop(&mut self) {
-        self.reports.send(Report::Lost { who: self.who, error: self.error.clone() }).ok();
+        self.reports.lost(self.error.clone());
     }
 }
 

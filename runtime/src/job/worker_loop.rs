@@ -23,6 +23,7 @@ use super::fan_out::FanOut;
 use super::model::{GlobalModel, WorkerState};
 use super::numbers::Numbers;
 use super::scheme::{self, Lengths};
+use super::seam::Outbox;
 use super::throttle::Throttle;
 use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError};
@@ -62,7 +63,7 @@ pub(super) struct WorkerLoop {
     is_settled: bool,
     encoder: Encoder,
     seen: Seen,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     dismissed: Arc<AtomicBool>,
     /// What it may compute.
     throttle: Option<Throttle>,
@@ -116,7 +117,7 @@ impl WorkerLoop {
         shape: Shape,
         who: Who,
         leases: Vec<Lease>,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: Outbox,
         dismissed: Arc<AtomicBool>,
     ) -> Result<Self, WorkerError> {
         let (at, cpu) = (Instant::now(), thread_cpu());
@@ -161,7 +162,7 @@ impl WorkerLoop {
         };
         let mut used = this.used(&mut Timing::default(), Stages::default());
         used.invocations = 1;
-        this.reports.send(Report::Ready { who, declaration, used }).ok();
+        this.reports.send(Report::Ready { who, declaration, used });
         Ok(this)
     }
 
@@ -172,12 +173,12 @@ impl WorkerLoop {
             }
             // Whatever it has waited for is not its own time.
             self.seen.at = Instant::now();
-            let report = match order {
+            let report = match self.reports.seam().pass(order)? {
                 WorkOrder::Work { assignment, generation } => self.hand_in(*assignment, generation).await?,
                 WorkOrder::Merge(order) => self.merge(order).await?,
             };
             self.worker.rest();
-            self.reports.send(report).ok();
+            self.reports.send(report);
         }
         Ok(())
     }
