@@ -28,7 +28,7 @@ use super::merging::Merger;
 use super::model::WorkerState;
 use super::replica::Replica;
 use super::scheme::Lengths;
-use super::team::{Contributions, Halt, Team};
+use super::team::{Contributions, EpochSteps, Halt, Team};
 use super::work_order::TakeOrder;
 use super::workshop::{Cursor, Workshop};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
@@ -114,10 +114,10 @@ impl<K: Keeper> Engine<K> {
         let epochs = self.workshop.spec().words.epochs;
         while self.training.progress.epoch < epochs {
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
-            let mut steps = self.steps();
+            let mut steps = self.begin_steps();
             while self.training.progress.done < steps {
                 if self.change_shape().await? {
-                    steps = self.steps();
+                    steps = self.begin_steps();
                 }
                 match self.is_free() {
                     true => self.free_stretch(steps).await?,
@@ -130,6 +130,13 @@ impl<K: Keeper> Engine<K> {
             }
         }
         Ok(format!("all {epochs} epochs are done"))
+    }
+
+    /// Steps of this epoch from the latest change of shape on, of which followers are told how many are done.
+    fn begin_steps(&mut self) -> u64 {
+        let (steps, earlier) = (self.steps(), self.training.progress.earlier);
+        self.team.epoch_steps = EpochSteps { done: earlier, all: earlier + steps };
+        steps
     }
 
     /// Steps of this epoch, of the shard that has most of them, from the latest change of shape on.

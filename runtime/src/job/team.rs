@@ -80,13 +80,27 @@ pub enum News {
     Silent(String),
     /// The round goes on after it stood still for this long.
     Heard(Duration),
-    /// Steps of the epoch that a worker has done, its latest loss, and samples of this round.
+    /// How far a worker is in the epoch, its latest loss, and samples of this round.
     Progress {
         worker: u32,
-        steps: u64,
+        steps: EpochSteps,
         loss: f64,
         samples: u64,
     },
+}
+
+/// Steps of an epoch that are done, and all of them: also those before the shape changed in the middle of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochSteps {
+    pub done: u64,
+    pub all: u64,
+}
+
+impl EpochSteps {
+    /// So many more are done.
+    fn and(self, steps: u64) -> Self {
+        Self { done: (self.done + steps).min(self.all), all: self.all }
+    }
 }
 
 /// The lengths that every contribution must have.
@@ -132,6 +146,8 @@ pub struct Team {
     deadline: Option<Instant>,
     straggler: Option<Duration>,
     pub sizes: Sizes,
+    /// Of this epoch, as it was when the shape last changed.
+    pub epoch_steps: EpochSteps,
     declaration: Option<Box<Declaration>>,
     waiting_for: usize,
     /// What the workers of this round do.
@@ -222,6 +238,7 @@ impl Team {
             deadline,
             straggler,
             sizes: Sizes::default(),
+            epoch_steps: EpochSteps::default(),
             declaration: None,
             waiting_for: 0,
             task: None,

@@ -174,6 +174,7 @@ impl Team {
             }
             Report::Lost { who, error } => self.note_lost(who, &error)?.then_some(Event::Lost(who)),
             Report::Progress { who, steps, loss, samples } => {
+                let steps = self.epoch_steps.and(steps);
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 None
             }

@@ -126,6 +126,7 @@ impl Team {
             }
             Report::Lost { who, error } => return self.lose(who, &error, director),
             Report::Progress { who, steps, loss, samples } => {
+                let steps = self.epoch_steps.and(steps);
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 return Ok(None);
             }
