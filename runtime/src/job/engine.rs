@@ -98,6 +98,8 @@ impl<K: Keeper> Engine<K> {
         };
         self.account();
         self.charge(true).ok();
+        // Before the job is said to be over: what its workers held is free for others then.
+        self.team.dismiss().await;
         // A pause is no end, and what passes is none: the checkpoint is enough.
         if !matches!(ending, Ending::Halted(Halt::Paused | Halt::Waits(_)))
             && let Err(halt) = self.keep_last_model().await
