@@ -292,7 +292,8 @@ fn checkpoint(bytes: &[u8]) {
 }
 
 fn checkpoints() -> Result<Vec<Vec<u8>>> {
-    let shared = || Arc::new(GlobalModel { weights: vec![1.0, -0.0], buffers: vec![2.5], of: None, version: 0 });
+    let shared =
+        || Arc::new(GlobalModel { weights: vec![1.0, -0.0].into(), buffers: vec![2.5].into(), of: None, version: 0 });
     let private = WorkerState {
         moments: vec![0.25; 2],
         steps: 9,

@@ -18,7 +18,8 @@
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
 //! - `directing`, `free`: what workers are told, with and without a barrier; `merging`, `replica`: what comes of it
 //! - [`team`], `silence`: its workers, as [`sync`](weft_core::sync) wants them, and how long nothing was heard of them
-//! - [`work_order`], [`contribution`], [`numbers`]: what a worker is told, and what it hands over, in memory and on a wire
+//! - [`work_order`], [`contribution`], [`numbers`]: what a worker is told, and what it hands over, in memory and on a wire;
+//!   `seam`: how both pass
 //! - [`worker`], `worker_loop`, `fan_out`: one worker's thread, and the functions that a step is fanned out to; `throttle`:
 //!   how much they may compute
 //! - [`exchange`], `scheme`, `encoding`: a worker's side of the exchange; [`channel`]: through what it goes
@@ -62,6 +63,7 @@ mod run;
 mod scale;
 mod schedule;
 mod scheme;
+mod seam;
 mod silence;
 mod submit;
 mod suspects;

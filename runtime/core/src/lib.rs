@@ -11,6 +11,7 @@
 //! - [`plan`]: how many workers, how large, at what price, and why
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
+//! - [`stay`]: whether a job that is over stays, or is deleted
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
 //! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
@@ -21,6 +22,7 @@ pub mod learning;
 pub mod plan;
 pub mod queue;
 pub mod spec;
+pub mod stay;
 pub mod suspects;
 pub mod sync;
 pub mod tenant;

@@ -11,6 +11,10 @@
 //! After a node has died, the jobs that ran then are suspects: see [`suspects`](crate::suspects). They start one at a
 //! time: while one is on trial, the other suspects are passed over.
 //!
+//! A running job that grows takes room as one that starts does, so it grows past nobody who bars the queue. While the workers
+//! of a job are replaced, nothing starts and no other job grows: what the old ones had is free for a moment, and is the new
+//! ones'.
+//!
 //! Whether there is room is not known here. The caller looks through the queue in one [`Pass`]: [`Queue::next`] names a
 //! job to try, and the caller answers with [`Queue::started`] or [`Queue::no_room`].
 
@@ -107,6 +111,8 @@ pub struct Queue {
     turns: VecDeque<TenantId>,
     /// The suspect that is watched now.
     on_trial: Option<(TenantId, String)>,
+    /// Jobs whose workers are being replaced.
+    changing: Vec<(TenantId, String)>,
 }
 
 impl Queue {
@@ -170,6 +176,9 @@ impl Queue {
         allowed: impl Fn(TenantId) -> Option<Allowed>,
     ) -> Option<Ask> {
         self.lift_bars(now);
+        if !self.changing.is_empty() {
+            return None;
+        }
         loop {
             let patient = self.most_patient(&allowed);
             if let Some(barring) = patient.and_then(|number| self.numbered(number)) {
@@ -326,7 +335,24 @@ impl Queue {
         }
     }
 
-    /// A running job needs something else than before, if its tenant and the node allow that.
+    /// The workers of a running job are about to be replaced: nothing else takes room until [`Self::changed`] is told.
+    pub fn changes(&mut self, tenant: TenantId, name: &str) {
+        self.changing.push((tenant, name.to_owned()));
+    }
+
+    /// The workers of a job have been replaced, or are not.
+    pub fn changed(&mut self, tenant: TenantId, name: &str) {
+        self.changing.retain(|(of, changing)| *of != tenant || changing != name);
+    }
+
+    /// Whether room is kept for a job that waits.
+    fn is_barred(&self) -> bool {
+        let bars = |waiting: &Waiting| waiting.bars_since.is_some() && !waiting.own_way && self.is_eligible(waiting);
+        self.waiting.values().flatten().any(bars)
+    }
+
+    /// A running job needs something else than before, if its tenant and the node allow that, and nobody has waited for so
+    /// long that room is kept for it.
     pub fn rebook(&mut self, before: &Ask, next: &Ask, allowed: Allowed) -> Result<(), String> {
         let used = self.used(before.tenant);
         let lanes = (used.lanes - before.lanes.min(used.lanes)).saturating_add(next.lanes);
@@ -341,6 +367,14 @@ impl Queue {
         }
         if next.lanes > before.lanes && all > self.limit {
             return Err(format!("{all} functions of all jobs would exceed the node's `max_workers` of {}", self.limit));
+        }
+        if next.lanes > before.lanes || next.bytes > before.bytes {
+            if self.is_barred() {
+                return Err("room is kept for a job that has waited for long".to_owned());
+            }
+            if self.changing.iter().any(|(tenant, name)| *tenant != before.tenant || *name != before.name) {
+                return Err("the workers of another job are being replaced".to_owned());
+            }
         }
         self.lanes = all;
         let used = self.running.entry(before.tenant).or_default();

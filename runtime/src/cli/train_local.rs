@@ -204,7 +204,7 @@ async fn follow(
 ) -> anyhow::Result<Ended> {
     let (order, orders) = watch::channel(Order::Run);
     let meter = Meter::new(&prepared.workshop, keeper.kept(|kept| kept.epoch));
-    let lines = LocalLines { orders, news: keeper.news(meter, prepared.shape) };
+    let lines = LocalLines { orders, news: keeper.news(meter) };
     let (name, workers, start) = (prepared.workshop.brief.job.clone(), prepared.shape.workers, Instant::now());
     let mut screen = Screen::new(&name, keeper.subject().spec.epochs, out);
     let mut ready_ms = None;

@@ -181,7 +181,7 @@ impl Training {
         };
         let mut shared = |prefix: &str| -> Result<Arc<GlobalModel>, BadCheckpoint> {
             let (weights, buffers) = (row(&format!("{prefix}weights"))?, row(&format!("{prefix}buffers"))?);
-            Ok(Arc::new(GlobalModel { weights, buffers, of: None, version: 0 }))
+            Ok(Arc::new(GlobalModel { weights: weights.into(), buffers: buffers.into(), of: None, version: 0 }))
         };
         let (model, best) = (shared("")?, facts.has_best.then(|| shared("best.")).transpose()?);
         let optimizer =
@@ -209,8 +209,10 @@ mod tests {
 
     #[test]
     fn what_is_saved_is_what_is_found() {
-        let shared =
-            |first: f32| Arc::new(GlobalModel { weights: vec![first, -0.0], buffers: vec![2.5], of: None, version: 0 });
+        let shared = |first: f32| {
+            let (weights, buffers) = (vec![first, -0.0].into(), vec![2.5].into());
+            Arc::new(GlobalModel { weights, buffers, of: None, version: 0 })
+        };
         let training = Training {
             model: shared(1.0),
             optimizer: WorkerState { moments: vec![0.5; 2], steps: 7, ..WorkerState::default() },

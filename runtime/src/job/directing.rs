@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_core::sync::Who;
+use weft_core::sync::{Slot, Who};
 
 use super::checkpoint::Training;
 use super::model::WorkerState;
 use super::numbers::Numbers;
 use super::replica::Replica;
 use super::team::{Director, Halt};
-use super::work_order::{Assignment, TakeOrder, Task};
+use super::work_order::{Assignment, ModelRef, TakeOrder, Task};
 use super::workshop::Cursor;
 
 /// Which claim of each worker has been told everything once, so that it has its own state and the optimizer's.
@@ -30,6 +30,8 @@ pub struct Directing<'a> {
     pub at: Cursor,
     pub training: &'a Training,
     pub take: Option<TakeOrder>,
+    /// Where the model's numbers are, if workers do not have them in this node's memory.
+    pub place: Place,
     /// Whose optimizer every worker has a copy of, where they have.
     pub replica: Option<&'a Replica>,
     /// Its state, once somebody needed it.
@@ -39,9 +41,22 @@ pub struct Directing<'a> {
     pub statistics: Numbers,
 }
 
-impl Director for Directing<'_> {
-    fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
-        if !self.settled.settle(who)
+/// Where workers that have been told everything once find the numbers of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// They share this node's memory.
+    Here,
+    /// In a slot of the channel.
+    Stored(Slot),
+    /// In what they have merged.
+    Merged,
+}
+
+impl Directing<'_> {
+    /// Of a worker who knows the model before or finds this one, and of any other.
+    fn tell(&mut self, who: Who, round: u64, in_full: bool) -> Result<Assignment, Halt> {
+        let is_settled = self.settled.settle(who);
+        if !is_settled
             && self.optimizer.is_none()
             && let Some(replica) = self.replica
         {
@@ -51,7 +66,11 @@ impl Director for Directing<'_> {
             round,
             task: self.task,
             at: self.at.clone(),
-            model: self.training.model.clone(),
+            model: match self.place {
+                Place::Stored(slot) if is_settled && !in_full => ModelRef::elsewhere(&self.training.model, Some(slot)),
+                Place::Merged if is_settled && !in_full => ModelRef::elsewhere(&self.training.model, None),
+                _ => ModelRef::whole(&self.training.model),
+            },
             take: self.take.clone(),
             optimizer: self.optimizer.clone(),
             worker_state: self.training.worker_states.get(who.worker as usize).cloned(),
@@ -59,5 +78,15 @@ impl Director for Directing<'_> {
             average: None,
             statistics: self.statistics.clone(),
         })
+    }
+}
+
+impl Director for Directing<'_> {
+    fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
+        self.tell(who, round, false)
+    }
+
+    fn in_full(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
+        self.tell(who, round, true)
     }
 }

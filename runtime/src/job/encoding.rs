@@ -47,15 +47,16 @@ impl Encoder {
         self.encode(declared.arena().gradients()?, declared, shards, assignment)
     }
 
-    /// The difference of the worker's weights to the model that the round began with.
+    /// The difference of the worker's weights to `base`, those of the model that the round began with.
     pub fn weights(
         &mut self,
         declared: &Declared,
         mut weights: Vec<f32>,
+        base: &[f32],
         shards: &[Range<usize>],
         assignment: &Assignment,
     ) -> Result<Frames, WorkerError> {
-        weights.iter_mut().zip(&assignment.model.weights).for_each(|(weight, model)| *weight -= model);
+        weights.iter_mut().zip(base).for_each(|(weight, model)| *weight -= model);
         let difference = declared.arena().values().context().tensor(&[weights.len()], &weights)?;
         drop(weights);
         self.encode(&difference, declared, shards, assignment)

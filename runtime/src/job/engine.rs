@@ -21,14 +21,14 @@ use weft_core::sync::{Position, Stretch};
 use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::{Progress, Training};
-use super::directing::Settled;
+use super::directing::{Place, Settled};
 use super::exchange::Scheme;
 use super::free;
 use super::merging::Merger;
 use super::model::WorkerState;
 use super::replica::Replica;
 use super::scheme::Lengths;
-use super::team::{Contributions, Halt, Team};
+use super::team::{Contributions, EpochSteps, Halt, Team};
 use super::work_order::TakeOrder;
 use super::workshop::{Cursor, Workshop};
 use crate::dataset::shard::{Last, Plan as ShardPlan};
@@ -60,8 +60,10 @@ pub struct Engine<K> {
     channel: Arc<dyn Channel>,
     /// How workers merge, if they do.
     scheme: Option<Scheme>,
-    /// Where workers find what makes the model of the one before.
+    /// Where workers find what makes the model of the one before, if they have merged it.
     take: Option<TakeOrder>,
+    /// Where they find the model.
+    place: Place,
     settled: Settled,
     team: Team,
     keeper: Arc<K>,
@@ -96,6 +98,8 @@ impl<K: Keeper> Engine<K> {
         };
         self.account();
         self.charge(true).ok();
+        // Before the job is said to be over: what its workers held is free for others then.
+        self.team.dismiss().await;
         // A pause is no end, and what passes is none: the checkpoint is enough.
         if !matches!(ending, Ending::Halted(Halt::Paused | Halt::Waits(_)))
             && let Err(halt) = self.keep_last_model().await
@@ -112,10 +116,10 @@ impl<K: Keeper> Engine<K> {
         let epochs = self.workshop.spec().words.epochs;
         while self.training.progress.epoch < epochs {
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
-            let mut steps = self.steps();
+            let mut steps = self.begin_steps();
             while self.training.progress.done < steps {
                 if self.change_shape().await? {
-                    steps = self.steps();
+                    steps = self.begin_steps();
                 }
                 match self.is_free() {
                     true => self.free_stretch(steps).await?,
@@ -128,6 +132,13 @@ impl<K: Keeper> Engine<K> {
             }
         }
         Ok(format!("all {epochs} epochs are done"))
+    }
+
+    /// Steps of this epoch from the latest change of shape on, of which followers are told how many are done.
+    fn begin_steps(&mut self) -> u64 {
+        let (steps, earlier) = (self.steps(), self.training.progress.earlier);
+        self.team.epoch_steps = EpochSteps { done: earlier, all: earlier + steps };
+        steps
     }
 
     /// Steps of this epoch, of the shard that has most of them, from the latest change of shape on.

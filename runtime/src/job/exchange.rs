@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weft_core::sync::accumulate::{Accumulator, Arithmetic, Term};
 use weft_core::sync::barrier::{MergeResult, Part};
@@ -24,8 +25,9 @@ use super::channel::{Channel, ChannelError, Content, Message, Numbers};
 /// Transfers under way at once, in each direction.
 const AT_ONCE: usize = 4;
 
-/// Parts that are merged together, and held at once by a merger that does not share memory with the others.
-const TOGETHER: usize = 8;
+/// Parts that are merged together, if as many are there. A merger that does not share memory with the others holds those
+/// that it adds and those that have come meanwhile.
+const TOGETHER: usize = 4;
 
 /// Makes so many numbers of what a codec has written, or says why not.
 pub type Decode = Arc<dyn Fn(&[u8], usize) -> Result<Vec<f32>, String> + Send + Sync>;
@@ -251,28 +253,8 @@ impl Exchange {
         let Some(node) = plan.merges.get(merge) else { return Ok(Merged::Missing(Vec::new())) };
         let range = self.scheme.layout.range(node.shard, plan.shards);
         let mut accumulator = Accumulator::new(self.scheme.arithmetic, range.len(), total);
-        let mut missing = Vec::new();
         let counted: Vec<&Part> = parts.iter().filter(|part| part.samples > 0).collect();
-        for parts in counted.chunks(TOGETHER) {
-            let began = Instant::now();
-            let found = self.parts(parts, node.shard, &range).await?;
-            self.times.get_parts += began.elapsed();
-            let began = Instant::now();
-            let mut terms = Vec::with_capacity(parts.len());
-            for (part, numbers) in parts.iter().zip(&found) {
-                match numbers {
-                    Some(numbers) => {
-                        terms.push(Term { numbers, samples: part.samples, is_merged: part.layer > 0 });
-                    }
-                    None => missing.push(part.source),
-                }
-            }
-            // All that is missing is told at once, so that it is made again at once.
-            if missing.is_empty() {
-                accumulator.add(&terms);
-            }
-            self.times.merging += began.elapsed();
-        }
+        let missing = self.add_parts(&counted, node.shard, &range, &mut accumulator).await?;
         if !missing.is_empty() {
             return Ok(Merged::Missing(missing));
         }
@@ -290,25 +272,56 @@ impl Exchange {
         Ok(Merged::Done)
     }
 
-    /// The numbers of parts; `None` for those that are not to be had.
-    async fn parts(
-        &self,
+    /// Adds parts in their order, each while the next ones are on their way. Returns those that are not to be had.
+    async fn add_parts(
+        &mut self,
         parts: &[&Part],
         shard: u32,
         range: &Range<usize>,
-    ) -> Result<Vec<Option<Numbers>>, ChannelError> {
-        let get = |part: &Part| {
-            let part = *part;
-            async move {
-                if let Some(kept) = self.kept(&part, range) {
-                    return Ok(Some(kept));
+        accumulator: &mut Accumulator,
+    ) -> Result<Vec<Source>, ChannelError> {
+        let (mut missing, mut merging, began) = (Vec::new(), Duration::ZERO, Instant::now());
+        let this = &*self;
+        let gets: Vec<_> = parts.iter().map(|part| this.part(part, shard, range)).collect();
+        let mut coming = stream::iter(gets).buffered(AT_ONCE).ready_chunks(TOGETHER);
+        let mut parts = parts.iter();
+        let mut found = coming.next().await;
+        while let Some(numbers) = found {
+            let numbers = numbers.into_iter().collect::<Result<Vec<Option<Numbers>>, ChannelError>>()?;
+            let mut terms = Vec::with_capacity(numbers.len());
+            for (numbers, part) in numbers.iter().zip(parts.by_ref()) {
+                match numbers {
+                    Some(numbers) => {
+                        terms.push(Term { numbers, samples: part.samples, is_merged: part.layer > 0 });
+                    }
+                    None => missing.push(part.source),
                 }
-                let found = found(self.channel.get(slot(self.round, part.layer, shard, part.who)).await)?;
-                let message = found.filter(|message| message.samples == part.samples);
-                Ok(message.and_then(|message| self.scheme.numbers(message, range)))
             }
-        };
-        stream::iter(parts.iter().map(|part| get(part)).collect::<Vec<_>>()).buffered(AT_ONCE).try_collect().await
+            let add = async {
+                let began = Instant::now();
+                // All that is missing is told at once, so that it is made again at once.
+                if missing.is_empty() {
+                    accumulator.add(&terms);
+                }
+                merging += began.elapsed();
+            };
+            // The next transfers begin first.
+            (found, ()) = join(coming.next(), add).await;
+        }
+        drop(coming);
+        self.times.get_parts += began.elapsed().saturating_sub(merging);
+        self.times.merging += merging;
+        Ok(missing)
+    }
+
+    /// The numbers of a part; `None` if it is not to be had.
+    async fn part(&self, part: &Part, shard: u32, range: &Range<usize>) -> Result<Option<Numbers>, ChannelError> {
+        if let Some(kept) = self.kept(part, range) {
+            return Ok(Some(kept));
+        }
+        let found = found(self.channel.get(slot(self.round, part.layer, shard, part.who)).await)?;
+        let message = found.filter(|message| message.samples == part.samples);
+        Ok(message.and_then(|message| self.scheme.numbers(message, range)))
     }
 
     /// A part that this worker has made itself, if it still has it.

@@ -14,7 +14,8 @@ use weft_core::sync::{Who, merge};
 use weft_gpu::{Cancel, Lease};
 
 use super::model::GlobalModel;
-use super::worker::{Report, WorkerError};
+use super::seam::Outbox;
+use super::worker::WorkerError;
 use super::worker_loop::{core_time, take_a_rest};
 use super::workshop::{Cursor, Workshop};
 use crate::host::data::StepInfo;
@@ -63,7 +64,7 @@ impl FanOut {
         shape: &Shape,
         who: Who,
         leases: impl Iterator<Item = Lease>,
-        reports: &mpsc::UnboundedSender<Report>,
+        reports: &Outbox,
     ) -> Result<Option<Self>, WorkerError> {
         if shape.fan_out == 1 {
             return Ok(None);
@@ -171,7 +172,7 @@ impl Lane {
         shape: Shape,
         lane: u32,
         lease: Lease,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: Outbox,
     ) -> Result<Self, WorkerError> {
         let cancel = lease.cancel().clone();
         let (steps, inbox) = mpsc::unbounded_channel();

@@ -17,7 +17,7 @@ use super::model::GlobalModel;
 use super::numbers::Numbers;
 use super::replica::Replica;
 use super::team::{Contributions, FreeDirector, Halt};
-use super::work_order::{Assignment, Task};
+use super::work_order::{Assignment, ModelRef, Task};
 use super::workshop::Cursor;
 
 /// How many steps a worker takes between two exchanges, in an epoch of so many.
@@ -93,7 +93,7 @@ impl FreeDirector for FreeDirecting<'_> {
             round: 0,
             task: Task::Train { steps, joins: true },
             at,
-            model: self.training.model.clone(),
+            model: ModelRef::whole(&self.training.model),
             take: None,
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
@@ -157,7 +157,7 @@ impl FreeDirector for Collecting<'_> {
             round: 0,
             task: self.task,
             at: self.at.clone(),
-            model: self.training.model.clone(),
+            model: ModelRef::whole(&self.training.model),
             take: None,
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
@@ -190,13 +190,10 @@ pub fn mean_of_peers(contributions: &mut Contributions, samples: &[u64], trainin
     let parts: Vec<(&[f32], u64)> = weights.iter().map(|(weights, _, samples)| (&weights[..], *samples)).collect();
     let buffers: Vec<(&[f32], u64)> = weights.iter().map(|(_, buffers, samples)| (&buffers[..], *samples)).collect();
     let before = &training.model;
-    let mut next = GlobalModel {
-        weights: before.weights.clone(),
-        buffers: before.buffers.clone(),
-        of: None,
-        version: before.version + 1,
-    };
-    merge::mean(&mut next.weights, &parts);
-    merge::mean(&mut next.buffers, &buffers);
+    let (mut mean_weights, mut mean_buffers) = (before.weights.to_vec(), before.buffers.to_vec());
+    merge::mean(&mut mean_weights, &parts);
+    merge::mean(&mut mean_buffers, &buffers);
+    let version = before.version + 1;
+    let next = GlobalModel { weights: mean_weights.into(), buffers: mean_buffers.into(), of: None, version };
     training.model = Arc::new(next);
 }

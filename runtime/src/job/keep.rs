@@ -16,7 +16,7 @@ use super::checkpoint::{Progress, Training};
 use super::engine::{Keeper, ModelFacts};
 use super::live::Live;
 use super::model::GlobalModel;
-use super::record::{CheckpointRef, EpochRecord, JobEvent, Reshaped};
+use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, Reshaped};
 use super::roster::Advance;
 use super::scale;
 use super::team::{Halt, Order};
@@ -29,7 +29,7 @@ use crate::locks::Lock;
 use crate::logs::one_line;
 use crate::model::{Input, Meta, WriteError};
 use crate::names::{MAX_NAME, Name};
-use crate::tenant::{Charge, OverLimit, Tenant, TrainingUse};
+use crate::tenant::{Charge, OverLimit, Tenant, TenantId, TrainingUse};
 use crate::train::declared::Plan;
 use crate::train::settings;
 
@@ -300,6 +300,10 @@ impl Keeper for Kept {
         self.jobs.roster.rebook(&self.workshop.tenant, &self.live.job(), ask, shape)
     }
 
+    fn hold_room(&self) -> Box<dyn Send> {
+        Box::new(HeldRoom::of(self.jobs.clone(), &self.live.job()))
+    }
+
     fn made_change(&self, change: Option<Reshaped>) {
         let mut changes = self.changes.locked();
         let due = std::mem::take(&mut changes.due);
@@ -326,6 +330,27 @@ impl Keeper for Kept {
         if !due.is_empty() {
             self.jobs.roster.change_anyway(&self.live, |job| job.changes.retain(|change| !due.contains(change))).await;
         }
+    }
+}
+
+/// No job starts while this is there.
+struct HeldRoom {
+    jobs: Arc<Jobs>,
+    tenant: TenantId,
+    job: Name,
+}
+
+impl HeldRoom {
+    fn of(jobs: Arc<Jobs>, job: &Job) -> Self {
+        jobs.roster.queue.locked().changes(job.tenant, job.name.as_str());
+        Self { jobs, tenant: job.tenant, job: job.name.clone() }
+    }
+}
+
+impl Drop for HeldRoom {
+    fn drop(&mut self) {
+        self.jobs.roster.queue.locked().changed(self.tenant, self.job.as_str());
+        self.jobs.roster.look_through_queue();
     }
 }
 

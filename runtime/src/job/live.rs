@@ -1,11 +1,12 @@
 //! A job, running or not, and the blobs that it needs.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Instant;
 
 use tokio::sync::{mpsc, watch};
 use weft_core::queue::Ask;
+use weft_core::stay::Stay;
 
 use super::events::EventBook;
 use super::held::{BlockList, BlockLists, Spare};
@@ -42,7 +43,7 @@ pub struct Live {
     pub(super) needs: RwLock<Option<Needs>>,
     lists: Arc<BlockLists>,
     /// Whether it is about to be deleted, or was.
-    leaving: AtomicBool,
+    stay: Mutex<Stay>,
     /// What its record and its history take of the tenant's `job_bytes`.
     charge: Mutex<RecordCharge>,
 }
@@ -83,7 +84,7 @@ impl Live {
             runs: AtomicU64::default(),
             needs: RwLock::default(),
             lists,
-            leaving: AtomicBool::new(false),
+            stay: Mutex::default(),
         })
     }
 
@@ -170,15 +171,16 @@ impl Live {
         self.prepared.get()
     }
 
-    /// Begins to delete it, unless somebody does already: nobody resumes it from here on. Changes are held off by the
-    /// caller.
+    /// Begins to delete it if it is over, unless somebody does already: nobody resumes it from here on. Changes are held off
+    /// by the caller.
     pub(super) fn leave(self: &Arc<Self>) -> Option<Leaving> {
-        (!self.leaving.swap(true, Relaxed)).then(|| Leaving { live: self.clone(), left: false })
+        let is_over = self.job().state.is_over();
+        self.stay.locked().leave(is_over).then(|| Leaving { live: self.clone() })
     }
 
     /// Whether it is about to be deleted, or was.
     pub(super) fn is_leaving(&self) -> bool {
-        self.leaving.load(Relaxed)
+        self.stay.locked().is_leaving()
     }
 
     /// Names what it reads, so that nobody deletes it.
@@ -233,7 +235,6 @@ impl Live {
 /// A job that is about to be deleted. It stays, and can be resumed, if it is not.
 pub(super) struct Leaving {
     live: Arc<Live>,
-    left: bool,
 }
 
 impl Leaving {
@@ -242,16 +243,15 @@ impl Leaving {
     }
 
     /// It was deleted.
-    pub fn has_left(mut self) {
-        self.left = true;
+    pub fn has_left(self) {
+        self.live.stay.locked().left();
     }
 }
 
 impl Drop for Leaving {
     fn drop(&mut self) {
-        if !self.left {
-            self.live.leaving.store(false, Relaxed);
-        }
+        // One that was deleted stays so.
+        self.live.stay.locked().stay();
     }
 }
 

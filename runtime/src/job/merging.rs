@@ -89,8 +89,8 @@ impl Merger {
     ) -> Result<Numbers, Halt> {
         let before = &training.model;
         let mut next = GlobalModel {
-            weights: Vec::new(),
-            buffers: merged.buffers.unwrap_or_else(|| before.buffers.clone()),
+            weights: Numbers::default(),
+            buffers: merged.buffers.map_or_else(|| before.buffers.clone(), Numbers::from),
             of: None,
             version: before.version + 1,
         };
@@ -102,20 +102,20 @@ impl Merger {
             }
             (_, None) => before.weights.clone(),
             (Exchange::Gradients, Some(gradients)) => match replica {
-                Some(replica) => replica.descend(&gradients, training.progress.learning.rate)?,
+                Some(replica) => replica.descend(&gradients, training.progress.learning.rate)?.into(),
                 None => return Err(Halt::Failed("there is no optimizer for the gradients".to_owned())),
             },
             (Exchange::Weights, Some(mut weights)) => {
                 if self.is_encoded {
                     merge::add(&mut weights, &before.weights);
                 }
-                weights
+                weights.into()
             }
             (Exchange::Duals, Some(mut mean)) => {
                 if let Rule::Admm(admm) = self.rule {
                     admm.proximal(&mut mean, &self.penalised);
                 }
-                mean
+                mean.into()
             }
         };
         training.model = Arc::new(next);
@@ -171,7 +171,7 @@ pub fn end_admm_round(admm: &Admm, before: &GlobalModel, training: &mut Training
         let state = Arc::make_mut(state);
         state.duals.resize(model.weights.len(), 0.0);
         if !state.weights.is_empty() {
-            let distances = state.weights.iter().zip(&model.weights).map(|(x, z)| x - z);
+            let distances = state.weights.iter().zip(&model.weights[..]).map(|(x, z)| x - z);
             state.duals.iter_mut().zip(distances).for_each(|(dual, distance)| *dual += distance);
         }
         state.moments.fill(0.0);

@@ -2,14 +2,12 @@
 
 use std::time::Instant;
 
-use weft_core::spec::{CheckedSpec, Shape};
-
 use super::record::Progress;
+use super::team::EpochSteps;
 use super::workshop::Workshop;
 
 /// Turns the steps that a worker tells of into the progress of the whole job.
 pub struct Meter {
-    spec: CheckedSpec,
     /// Samples of an epoch; none for a trainer that makes its own data.
     samples: Option<u64>,
     began: Instant,
@@ -20,20 +18,15 @@ pub struct Meter {
 impl Meter {
     pub fn new(workshop: &Workshop, epochs_before: u64) -> Self {
         let samples = workshop.data.as_ref().map(|data| data.manifest.train.count);
-        Self { spec: workshop.spec().clone(), samples, began: Instant::now(), epochs_before }
+        Self { samples, began: Instant::now(), epochs_before }
     }
 
-    /// Where a job of this shape is when `epoch` epochs are done and so many steps of the next.
-    pub fn progress(&self, shape: &Shape, epoch: u64, steps: u64, loss: f64) -> Progress {
-        let batch = u64::from(self.spec.batch_of(epoch, shape).get());
-        let all = match self.samples {
-            Some(_) if self.spec.fans_out_epoch() => 1,
-            Some(samples) => samples.div_ceil(shape.lanes().into()).div_ceil(batch),
-            None => self.spec.words.steps,
-        };
-        let done = epoch.saturating_sub(self.epochs_before) as f64 + steps as f64 / all.max(1) as f64;
+    /// Where a job is when `epoch` epochs are done and so many steps of the next.
+    pub fn progress(&self, epoch: u64, steps: EpochSteps, loss: f64) -> Progress {
+        let EpochSteps { done: step, all: steps } = steps;
+        let done = epoch.saturating_sub(self.epochs_before) as f64 + step as f64 / steps.max(1) as f64;
         let samples = self.samples.map_or(0.0, |samples| samples as f64 * done);
         let samples_per_second = samples / self.began.elapsed().as_secs_f64().max(1e-9);
-        Progress { epoch: epoch + 1, step: steps.min(all), steps: all, loss, samples_per_second }
+        Progress { epoch: epoch + 1, step, steps, loss, samples_per_second }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::sync::{Rule, Who};
 use weft_gpu::Codec;
 
-use super::numbers::as_numbers;
+use super::numbers::{Numbers, as_numbers};
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
 use crate::train::declared::{Declared, Part, Plan, Role};
 use crate::train::load::{self, LoadError};
@@ -14,10 +14,8 @@ use crate::train::load::{self, LoadError};
 /// The weights and buffers that all workers start a round from.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GlobalModel {
-    #[serde(with = "as_numbers")]
-    pub weights: Vec<f32>,
-    #[serde(with = "as_numbers")]
-    pub buffers: Vec<f32>,
+    pub weights: Numbers,
+    pub buffers: Numbers,
     /// The worker whose local weights already equal this. It skips the reload.
     pub of: Option<Who>,
     /// How often the model of this run has changed: a worker that holds a version need not load it again.
@@ -26,10 +24,10 @@ pub struct GlobalModel {
 
 impl GlobalModel {
     pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
-        let mut shared = Self::default();
-        declared.read(Part::Weights, &mut shared.weights)?;
-        declared.read(Part::Buffers, &mut shared.buffers)?;
-        Ok(shared)
+        let (mut weights, mut buffers) = (Vec::new(), Vec::new());
+        declared.read(Part::Weights, &mut weights)?;
+        declared.read(Part::Buffers, &mut buffers)?;
+        Ok(Self { weights: weights.into(), buffers: buffers.into(), ..Self::default() })
     }
 
     pub fn write(&self, declared: &Declared) -> Result<(), weft_gpu::Error> {
@@ -38,7 +36,7 @@ impl GlobalModel {
     }
 
     pub fn bytes(&self) -> u64 {
-        size_of_val(&self.weights[..]) as u64 + size_of_val(&self.buffers[..]) as u64
+        self.weights.byte_count() + self.buffers.byte_count()
     }
 
     /// As a safetensors file.
@@ -67,8 +65,9 @@ impl GlobalModel {
     pub fn take<R: io::Read + io::Seek>(&mut self, plan: &Plan, file: &mut model::Model<R>) -> Result<(), LoadError> {
         load::check(plan, file)?;
         for (role, row) in [(Role::Weight, &mut self.weights), (Role::Buffer, &mut self.buffers)] {
+            let mut numbers = std::mem::take(row).into_vec();
             for (declaration, range) in plan.places(role) {
-                let mut rest = row.get_mut(range).unwrap_or_default().iter_mut();
+                let mut rest = numbers.get_mut(range).unwrap_or_default().iter_mut();
                 file.pieces(&declaration.name, |piece| {
                     // The piece first: it ends before the row does, and what the row has given would be lost.
                     for (from, into) in piece.as_chunks::<4>().0.iter().zip(rest.by_ref()) {
@@ -77,6 +76,7 @@ impl GlobalModel {
                     Ok::<_, LoadError>(())
                 })?;
             }
+            *row = numbers.into();
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ mod tests {
 
     fn training(states: &[f32]) -> Training {
         Training {
-            model: Arc::new(GlobalModel { weights: vec![1.0], ..GlobalModel::default() }),
+            model: Arc::new(GlobalModel { weights: vec![1.0].into(), ..GlobalModel::default() }),
             optimizer: WorkerState { moments: vec![9.0], steps: 9, ..WorkerState::default() },
             worker_states: states.iter().map(|number| state(*number)).collect(),
             best: None,

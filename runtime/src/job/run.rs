@@ -301,9 +301,8 @@ fn news(live: Arc<Live>, workshop: &Workshop) -> Box<dyn Fn(News) + Send> {
         }
         // One speaks for all.
         News::Progress { worker: 0, steps, loss, .. } if live.events.wants_progress() => {
-            let job = live.job();
-            let epoch = job.history.last().map_or(0, |epoch| epoch.epoch);
-            live.events.tell(JobEvent::Progress(meter.progress(&job.shape(), epoch, steps, loss)));
+            let epoch = live.job().history.last().map_or(0, |epoch| epoch.epoch);
+            live.events.tell(JobEvent::Progress(meter.progress(epoch, steps, loss)));
         }
         News::Progress { .. } => {}
     })

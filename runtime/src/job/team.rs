@@ -6,22 +6,24 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use weft_core::spec::{Memory, Shape};
-use weft_core::sync::barrier::MergeResult;
-use weft_core::sync::{Action, Barrier, Event, Exchange, MergePlan, Who, arrivals};
+use weft_core::sync::{Action, Barrier, Exchange, Who, arrivals};
 use weft_core::usage::Used;
 use weft_gpu::Lease;
 
 use super::JobError;
 use super::channel::Channel;
 use super::contribution::{Contribution, Payload};
+use super::seam::{Outbox, Seam};
 use super::silence::{Silence, describe};
 use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError, WorkerHandle, start_worker};
 use super::workshop::Workshop;
 
 mod free;
+mod rounds;
 
 use free::Free;
+pub use rounds::Round;
 
 /// The contributions of a round, in the order of the workers.
 pub type Contributions = Vec<(u32, Box<Contribution>)>;
@@ -78,13 +80,27 @@ pub enum News {
     Silent(String),
     /// The round goes on after it stood still for this long.
     Heard(Duration),
-    /// Steps of the epoch that a worker has done, its latest loss, and samples of this round.
+    /// How far a worker is in the epoch, its latest loss, and samples of this round.
     Progress {
         worker: u32,
-        steps: u64,
+        steps: EpochSteps,
         loss: f64,
         samples: u64,
     },
+}
+
+/// Steps of an epoch that are done, and all of them: also those before the shape changed in the middle of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EpochSteps {
+    pub done: u64,
+    pub all: u64,
+}
+
+impl EpochSteps {
+    /// So many more are done.
+    fn and(self, steps: u64) -> Self {
+        Self { done: (self.done + steps).min(self.all), all: self.all }
+    }
 }
 
 /// The lengths that every contribution must have.
@@ -98,6 +114,8 @@ pub struct Sizes {
 /// Who says what a worker is to do. Asked when it can begin, and again when it was lost and is back.
 pub trait Director {
     fn assignment(&mut self, who: Who, round: u64) -> Result<Assignment, Halt>;
+    /// The same with all numbers of the model, for one that does not find them.
+    fn in_full(&mut self, who: Who, round: u64) -> Result<Assignment, Halt>;
 }
 
 /// Who says what workers do that do not wait for each other, and what becomes of what they hand in.
@@ -108,15 +126,6 @@ pub trait FreeDirector {
     fn arrived(&mut self, worker: u32, contribution: Box<Contribution>, staleness: u64) -> Result<(), Halt>;
     /// A peer, which has handed in `own`, takes a step with the mean of these contributions.
     fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt>;
-}
-
-/// What a round came to.
-#[derive(Default)]
-pub struct Round {
-    pub number: u64,
-    pub contributions: Contributions,
-    /// Where the merged numbers lie, if workers merged.
-    pub results: Vec<MergeResult>,
 }
 
 pub struct Team {
@@ -137,6 +146,8 @@ pub struct Team {
     deadline: Option<Instant>,
     straggler: Option<Duration>,
     pub sizes: Sizes,
+    /// Of this epoch, as it was when the shape last changed.
+    pub epoch_steps: EpochSteps,
     declaration: Option<Box<Declaration>>,
     waiting_for: usize,
     /// What the workers of this round do.
@@ -146,6 +157,7 @@ pub struct Team {
     /// Whether that was the node's, and not the function's.
     last_error_passes: bool,
     silence: Silence,
+    seam: Seam,
     /// How many workers were lost so far.
     pub losses: u64,
     /// Resources of workers that have not handed in a contribution, such as those of starting up or merging.
@@ -166,6 +178,10 @@ struct Nobody;
 impl Director for Nobody {
     fn assignment(&mut self, _: Who, _: u64) -> Result<Assignment, Halt> {
         Err(Halt::Failed("a worker was to begin before the first round".to_owned()))
+    }
+
+    fn in_full(&mut self, who: Who, round: u64) -> Result<Assignment, Halt> {
+        Director::assignment(self, who, round)
     }
 }
 
@@ -222,6 +238,7 @@ impl Team {
             deadline,
             straggler,
             sizes: Sizes::default(),
+            epoch_steps: EpochSteps::default(),
             declaration: None,
             waiting_for: 0,
             task: None,
@@ -229,6 +246,7 @@ impl Team {
             last_error: String::new(),
             last_error_passes: false,
             silence: Silence::new(Instant::now()),
+            seam: Seam::of_environment(),
             losses: 0,
             overhead: Vec::new(),
             news: lines.news,
@@ -304,70 +322,6 @@ impl Team {
         self.shape
     }
 
-    /// One round: every worker that takes part gets an assignment, and if there is a plan, workers merge what they have.
-    pub async fn round(
-        &mut self,
-        task: Task,
-        takes_part: impl Fn(u32) -> bool,
-        merges: Option<Arc<MergePlan>>,
-        director: &mut dyn Director,
-    ) -> Result<Round, Halt> {
-        self.task = Some(task);
-        self.contributions.iter_mut().for_each(|contribution| *contribution = None);
-        // One that was told of may have ended without a word: with a straggler that was left behind.
-        if let Some(silent) = self.silence.heard(Instant::now()) {
-            (self.news)(News::Heard(silent));
-        }
-        let begin = self.barrier.begin(takes_part, merges);
-        self.until_complete(begin, director).await
-    }
-
-    /// Has a result merged again that was not found where it should be.
-    pub async fn merge_again(&mut self, round: u64, merge: usize, director: &mut dyn Director) -> Result<Round, Halt> {
-        "a merged result was not found in the channel".clone_into(&mut self.last_error);
-        self.last_error_passes = true;
-        let again = self.barrier.handle(Event::ResultMissing { round, merge });
-        self.until_complete(again, director).await
-    }
-
-    async fn until_complete(&mut self, actions: Vec<Action>, director: &mut dyn Director) -> Result<Round, Halt> {
-        let alarm = |team: &Self| team.straggler.map(|straggler| Instant::now() + straggler);
-        let mut overdue = alarm(self);
-        let mut complete = self.obey(actions, director)?;
-        loop {
-            if let Some(round) = complete {
-                return Ok(round);
-            }
-            complete = self.next(overdue, director).await?;
-            // Whoever is started again has as long as the others had.
-            if overdue.is_some_and(|overdue| overdue <= Instant::now()) {
-                overdue = alarm(self);
-            }
-        }
-    }
-
-    /// Waits for a message, an order or a deadline, and handles it.
-    async fn next(&mut self, overdue: Option<Instant>, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
-        match self.happen(overdue).await? {
-            None => Ok(None),
-            Some(Happened::Said(report)) => self.hear(report, director),
-            Some(Happened::Killed(worker)) => match self.who(worker) {
-                Some(who) => self.lose(who, &WorkerError::Killed, director),
-                None => Ok(None),
-            },
-            Some(Happened::Overdue) => {
-                self.note_straggler();
-                let actions = self.barrier.handle(Event::Overdue { round: self.barrier.round() });
-                for action in &actions {
-                    if let Action::Abandon(who) = action {
-                        self.tell_lost(who.worker, self.last_error.clone());
-                    }
-                }
-                self.obey(actions, director)
-            }
-        }
-    }
-
     /// Waits for a message, an order or a deadline. Nothing has happened where followers were only told of the silence.
     async fn happen(&mut self, overdue: Option<Instant>) -> Result<Option<Happened>, Halt> {
         let tell_at = self.silence.tell_at();
@@ -410,47 +364,6 @@ impl Team {
         self.last_error_passes = false;
     }
 
-    fn hear(&mut self, report: Report, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
-        let event = match report {
-            Report::Ready { who, declaration, used } => {
-                self.overhead.push(used);
-                if self.is_current(who) {
-                    self.waiting_for = self.waiting_for.saturating_sub(1);
-                    self.declaration = self.declaration.take().or(declaration);
-                }
-                Event::Ready(who)
-            }
-            Report::Done { who, round, generation, contribution } => {
-                if !self.is_current(who) || round != self.barrier.round() {
-                    return Ok(None);
-                }
-                if let Some(problem) = self.misfit(&contribution) {
-                    return self.lose(who, &WorkerError::Train(problem), director);
-                }
-                let samples = contribution.samples;
-                self.contributions[who.worker as usize] = Some(contribution);
-                Event::Trained { who, round, generation, samples }
-            }
-            Report::Merged { who, round, merge, generation, used } => {
-                self.overhead.push(used);
-                Event::Merged { who, round, merge, generation }
-            }
-            Report::Missing { who, round, merge, generation, sources } => {
-                "parts of its workers' contributions were not found in the channel".clone_into(&mut self.last_error);
-                self.last_error_passes = true;
-                Event::Missing { who, round, merge, generation, sources }
-            }
-            Report::Lost { who, error } => return self.lose(who, &error, director),
-            Report::Progress { who, steps, loss, samples } => {
-                (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
-                return Ok(None);
-            }
-            Report::Computes => return Ok(None),
-        };
-        let actions = self.barrier.handle(event);
-        self.obey(actions, director)
-    }
-
     /// The worker that currently fills a place.
     pub fn who(&self, worker: u32) -> Option<Who> {
         self.free.as_ref().map_or_else(|| self.barrier.claim(worker), |free| free.claim(worker))
@@ -481,14 +394,6 @@ impl Team {
         (!fits).then(|| "the trainer declares another model for this worker than for worker 0".to_owned())
     }
 
-    fn lose(&mut self, who: Who, error: &WorkerError, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
-        if !self.note_lost(who, error)? {
-            return Ok(None);
-        }
-        let actions = self.barrier.handle(Event::Lost(who));
-        self.obey(actions, director)
-    }
-
     /// Lets go of a worker that has ended, and tells of it. Whether it was still the one that counts.
     fn note_lost(&mut self, who: Who, error: &WorkerError) -> Result<bool, Halt> {
         let is_current = self.is_current(who);
@@ -516,31 +421,6 @@ impl Team {
         (self.news)(News::Lost { worker, reason });
     }
 
-    fn obey(&mut self, actions: Vec<Action>, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
-        let mut complete = None;
-        for action in actions {
-            match action {
-                Action::Start(who) => self.start_worker(who),
-                Action::Assign { who, round, generation } => {
-                    let assignment = director.assignment(who, round)?;
-                    self.order(who, WorkOrder::Work { assignment: Box::new(assignment), generation });
-                }
-                Action::Merge { who, round, merge, generation, parts, total } => {
-                    self.order(who, WorkOrder::Merge(MergeOrder { round, merge, generation, parts, total }));
-                }
-                // The next one takes its place.
-                Action::Abandon(who) => self.handles[who.worker as usize] = None,
-                Action::Complete { round, contributions, results } => {
-                    let take = |(worker, _): (u32, u64)| Some((worker, self.contributions[worker as usize].take()?));
-                    let contributions = contributions.into_iter().filter_map(take).collect();
-                    complete = Some(Round { number: round, contributions, results });
-                }
-                Action::GiveUp { worker, .. } => return Err(self.give_up(worker)),
-            }
-        }
-        Ok(complete)
-    }
-
     fn order(&self, who: Who, order: WorkOrder) {
         if let Some(handle) = self.handles.get(who.worker as usize).and_then(Option::as_ref) {
             handle.order(order);
@@ -550,7 +430,8 @@ impl Team {
     fn start_worker(&mut self, who: Who) {
         let index = who.worker as usize;
         let leases = self.leases.get_mut(index).and_then(Option::take);
-        let (workshop, channel, outbox) = (self.workshop.clone(), self.channel.clone(), self.outbox.clone());
+        let (workshop, channel) = (self.workshop.clone(), self.channel.clone());
+        let outbox = Outbox::new(who, self.seam, self.outbox.clone());
         let handle = start_worker(workshop, channel, self.shape, who, leases, outbox, self.runtime.clone());
         self.handles[index] = Some(handle);
     }

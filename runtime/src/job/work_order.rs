@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::sync::Slot;
 use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::{Slot, Who};
 
+use super::contribution::Payload;
 use super::model::{GlobalModel, WorkerState};
 use super::numbers::{Numbers, as_owned, as_owned_option};
 use super::workshop::Cursor;
@@ -35,18 +36,43 @@ pub enum WorkOrder {
     Merge(MergeOrder),
 }
 
-/// What a worker takes from the channel before it begins.
+/// What workers have merged in a round, and the learning rate that goes with it. A worker that has the model of that round
+/// makes the next one of it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum TakeOrder {
-    /// What workers have merged in a round, and the learning rate that goes with it.
-    Results {
-        round: u64,
-        #[serde(with = "as_owned")]
-        results: Arc<Vec<MergeResult>>,
-        rate: f32,
-    },
-    /// The model, which the coordinator has put there.
-    Model(Slot),
+pub struct TakeOrder {
+    pub round: u64,
+    #[serde(with = "as_owned")]
+    pub results: Arc<Vec<MergeResult>>,
+    pub rate: f32,
+}
+
+/// The model that a worker begins with: which one it is, and where its numbers are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelRef {
+    /// See [`GlobalModel::version`].
+    pub version: u64,
+    /// See [`GlobalModel::of`].
+    pub of: Option<Who>,
+    /// Nothing where the worker makes it of the model before by [`Assignment::take`]. A worker that needs numbers which it
+    /// does not find asks for them.
+    pub weights: Option<Payload>,
+    /// Nothing where the weights are not here: the buffers are where these are.
+    pub buffers: Numbers,
+}
+
+impl ModelRef {
+    /// A model with all of its numbers, which are shared.
+    pub fn whole(model: &GlobalModel) -> Self {
+        let GlobalModel { weights, buffers, of, version } = model;
+        let weights = Some(Payload::Plain(weights.clone()));
+        Self { version: *version, of: *of, weights, buffers: buffers.clone() }
+    }
+
+    /// A model that lies in a slot, or that its worker makes.
+    pub fn elsewhere(model: &GlobalModel, slot: Option<Slot>) -> Self {
+        let weights = slot.map(Payload::Stored);
+        Self { version: model.version, of: model.of, weights, buffers: Numbers::default() }
+    }
 }
 
 /// One merge of a round, all parts of which are there.
@@ -67,9 +93,8 @@ pub struct Assignment {
     pub round: u64,
     pub task: Task,
     pub at: Cursor,
-    #[serde(with = "as_owned")]
-    pub model: Arc<GlobalModel>,
-    /// Where the worker finds what makes this model of the one before, if workers take it from the channel.
+    pub model: ModelRef,
+    /// Where the worker finds what makes this model of the one before, if workers have merged it.
     pub take: Option<TakeOrder>,
     /// The state of the optimizer that all workers share, for one that does not have it.
     #[serde(with = "as_owned_option")]
@@ -89,15 +114,20 @@ mod tests {
     use std::num::NonZeroU32;
 
     use weft_core::spec::Shape;
-    use weft_core::sync::Who;
     use weft_core::sync::topology::Source;
 
     use super::*;
     use crate::dataset::shard::Cut;
 
     const WHO: Who = Who { worker: 3, claim: u64::MAX };
+    const SLOT: Slot = Slot { round: 5, layer: u32::MAX, shard: 0, worker: 0, claim: 0 };
 
-    fn assignment(task: Task, take: Option<TakeOrder>) -> Assignment {
+    fn model() -> GlobalModel {
+        let (weights, buffers) = (vec![0.1, f32::INFINITY].into(), vec![7.0].into());
+        GlobalModel { weights, buffers, of: Some(WHO), version: 12 }
+    }
+
+    fn assignment(task: Task, model: ModelRef, take: Option<TakeOrder>) -> Assignment {
         let state = WorkerState {
             moments: vec![0.5, -0.0],
             steps: 9,
@@ -115,12 +145,11 @@ mod tests {
             rate: 0.1,
             shape: Shape { workers: 4, batch: NonZeroU32::new(8), ..Shape::LEAST },
         };
-        let model = GlobalModel { weights: vec![0.1, f32::INFINITY], buffers: vec![7.0], of: Some(WHO), version: 12 };
         Assignment {
             round: 6,
             task,
             at,
-            model: Arc::new(model),
+            model,
             take,
             optimizer: Some(Arc::new(WorkerState::default())),
             worker_state: Some(Arc::new(state)),
@@ -133,20 +162,21 @@ mod tests {
     #[test]
     fn every_order_is_read_as_it_was_written() {
         let results = Arc::new(vec![MergeResult { shard: 1, merge: 2, who: WHO }]);
-        let slot = Slot { round: 5, layer: u32::MAX, shard: 0, worker: 0, claim: 0 };
-        let work = |task, take| WorkOrder::Work { assignment: Box::new(assignment(task, take)), generation: 1 };
+        let take = Some(TakeOrder { round: 5, results, rate: 1e-3 });
+        let work =
+            |task, model, take| WorkOrder::Work { assignment: Box::new(assignment(task, model, take)), generation: 1 };
         let part = |source, layer| Part { source, who: WHO, layer, samples: 64 };
         let bare = Assignment {
             optimizer: None,
             worker_state: None,
             average: None,
             statistics: Numbers::default(),
-            ..assignment(Task::Evaluate, None)
+            ..assignment(Task::Evaluate, ModelRef::whole(&model()), None)
         };
         for order in [
-            work(Task::Train { steps: 3, joins: false }, Some(TakeOrder::Results { round: 5, results, rate: 1e-3 })),
-            work(Task::Update, Some(TakeOrder::Model(slot))),
-            work(Task::ShowWeights, None),
+            work(Task::Train { steps: 3, joins: false }, ModelRef::elsewhere(&model(), None), take),
+            work(Task::Update, ModelRef::elsewhere(&model(), Some(SLOT)), None),
+            work(Task::ShowWeights, ModelRef::whole(&model()), None),
             WorkOrder::Work { assignment: Box::new(bare), generation: 0 },
             WorkOrder::Merge(MergeOrder {
                 round: 6,
@@ -161,5 +191,13 @@ mod tests {
             let text = serde_json::to_string(&order).unwrap();
             assert_eq!(serde_json::from_str::<WorkOrder>(&text).unwrap(), order);
         }
+    }
+
+    #[test]
+    fn a_model_that_lies_in_a_slot_is_written_as_its_name_alone() {
+        let large = GlobalModel { weights: vec![0.5; 10_000].into(), ..model() };
+        let size = |model: ModelRef| rmp_serde::to_vec_named(&model).unwrap().len();
+        assert!(size(ModelRef::whole(&large)) > 40_000);
+        assert!(size(ModelRef::elsewhere(&large, Some(SLOT))) < 256 && size(ModelRef::elsewhere(&large, None)) < 256);
     }
 }

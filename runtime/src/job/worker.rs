@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 use weft_core::spec::Shape;
@@ -20,6 +21,7 @@ use weft_gpu::{Cancel, Lease};
 use super::channel::Channel;
 use super::contribution::Contribution;
 use super::model::{GlobalModel, WorkerState};
+use super::seam::Outbox;
 use super::work_order::WorkOrder;
 use super::worker_loop::WorkerLoop;
 use super::workshop::Workshop;
@@ -32,7 +34,8 @@ pub use error::WorkerError;
 /// How often a worker that finds no room on a device looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a worker reports to its team.
+/// What a worker reports to its team. All of it can be written down and sent.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub enum Report {
     /// It waits for work. The first worker also brings what its trainer declared, with the first values.
     Ready {
@@ -52,6 +55,13 @@ pub enum Report {
         merge: usize,
         generation: u32,
         used: Used,
+    },
+    /// It does not find the numbers of the model that its assignment begins with, and waits for the assignment with all of
+    /// them.
+    ModelMissing {
+        who: Who,
+        round: u64,
+        generation: u32,
     },
     /// It could not merge, because these parts were not to be had, or were damaged.
     Missing {
@@ -76,6 +86,7 @@ pub enum Report {
 }
 
 /// The model that a trainer declared in `init`, with its first values.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Declaration {
     pub plan: Plan,
     pub model: GlobalModel,
@@ -121,7 +132,7 @@ pub fn start_worker(
     shape: Shape,
     who: Who,
     leases: Option<Vec<Lease>>,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     runtime: Handle,
 ) -> WorkerHandle {
     let (orders, inbox) = mpsc::unbounded_channel();
@@ -134,7 +145,7 @@ pub fn start_worker(
     let failed = reports.clone();
     let work = move || {
         // However it ends, somebody hears of it.
-        let mut obituary = Obituary { who, reports: reports.clone(), error: WorkerError::Panicked };
+        let mut obituary = Obituary { reports: reports.clone(), error: WorkerError::Panicked };
         let run = async {
             let leases = match leases {
                 Some(taken) => taken,
@@ -156,20 +167,19 @@ pub fn start_worker(
     };
     let name = format!("worker-{}", who.worker);
     if let Err(error) = std::thread::Builder::new().name(name).spawn(work) {
-        failed.send(Report::Lost { who, error: WorkerError::Thread(error.to_string()) }).ok();
+        failed.lost(WorkerError::Thread(error.to_string()));
     }
     handle
 }
 
 struct Obituary {
-    who: Who,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     error: WorkerError,
 }
 
 impl Drop for Obituary {
     fn drop(&mut self) {
-        self.reports.send(Report::Lost { who: self.who, error: self.error.clone() }).ok();
+        self.reports.lost(self.error.clone());
     }
 }
 
@@ -192,5 +202,44 @@ async fn find_room(
             Err(error) => return Err(error.into()),
         }
         tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::sync::Slot;
+
+    use super::super::contribution::Payload;
+    use super::*;
+    use crate::train::declared::{Initial, Role, TensorDeclaration};
+
+    #[test]
+    fn every_report_is_read_as_it_was_written() {
+        let who = Who { worker: 3, claim: u64::MAX };
+        let used = Used { cpu: Duration::from_nanos(7), ..Used::default() };
+        let mut plan = Plan::default();
+        let (name, shape) = ("weight".to_owned(), weft_gpu::Shape::new(&[2]).unwrap());
+        plan.declare(TensorDeclaration { name, role: Role::Weight, shape, initial: Initial::Constant(0.5) }).unwrap();
+        let model = GlobalModel { weights: vec![0.5, -0.0].into(), ..GlobalModel::default() };
+        let worker_state = WorkerState { moments: vec![1.0], steps: 2, ..WorkerState::default() };
+        let declaration = Some(Box::new(Declaration { plan, model, worker_state, statistics: 4 }));
+        let slot = Slot { round: 1, layer: 0, shard: 0, worker: 3, claim: 1 };
+        let contribution = Contribution { payload: Some(Payload::Stored(slot)), samples: 9, ..Contribution::default() };
+        let (round, merge, generation) = (1 << 40, 5, 2);
+        for report in [
+            Report::Ready { who, declaration, used },
+            Report::Ready { who, declaration: None, used },
+            Report::Done { who, round, generation, contribution: Box::new(contribution) },
+            Report::Merged { who, round, merge, generation, used },
+            Report::ModelMissing { who, round, generation },
+            Report::Missing { who, round, merge, generation, sources: vec![Source::Worker(1), Source::Merge(0)] },
+            Report::Lost { who, error: PoolError::Empty.into() },
+            Report::Lost { who, error: WorkerError::Straggler(1) },
+            Report::Progress { who, steps: 3, loss: 0.1 + 0.2, samples: 64 },
+            Report::Computes,
+        ] {
+            let packed = rmp_serde::to_vec_named(&report).unwrap();
+            assert_eq!(rmp_serde::from_slice::<Report>(&packed).unwrap(), report);
+        }
     }
 }

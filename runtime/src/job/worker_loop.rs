@@ -21,7 +21,9 @@ use super::encoding::Encoder;
 use super::exchange;
 use super::fan_out::FanOut;
 use super::model::{GlobalModel, WorkerState};
+use super::numbers::Numbers;
 use super::scheme::{self, Lengths};
+use super::seam::Outbox;
 use super::throttle::Throttle;
 use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError};
@@ -53,15 +55,15 @@ pub(super) struct WorkerLoop {
     channel: Arc<dyn Channel>,
     /// Its side of the exchange, if workers merge.
     exchange: Option<exchange::Exchange>,
-    /// The model that the latest round began with.
-    base: Option<Arc<GlobalModel>>,
+    /// The weights of the model that the latest round began with, and its version, where its numbers were here.
+    base: Option<(u64, Numbers)>,
     /// The latest contribution, should it have to be handed in once more.
     latest: Option<(u64, Contribution)>,
     /// Whether the device already has this worker's own state, so that it need not be loaded.
     is_settled: bool,
     encoder: Encoder,
     seen: Seen,
-    reports: mpsc::UnboundedSender<Report>,
+    reports: Outbox,
     dismissed: Arc<AtomicBool>,
     /// What it may compute.
     throttle: Option<Throttle>,
@@ -115,12 +117,12 @@ impl WorkerLoop {
         shape: Shape,
         who: Who,
         leases: Vec<Lease>,
-        reports: mpsc::UnboundedSender<Report>,
+        reports: Outbox,
         dismissed: Arc<AtomicBool>,
     ) -> Result<Self, WorkerError> {
         let (at, cpu) = (Instant::now(), thread_cpu());
         let mut leases = leases.into_iter();
-        let lease = leases.next().ok_or(WorkerError::Device(PoolError::Empty))?;
+        let lease = leases.next().ok_or(PoolError::Empty)?;
         let context = workshop.context(&shape, &lease);
         let worker = Worker::start(workshop.setup(&shape, context)).await?;
         worker.rest();
@@ -160,7 +162,7 @@ impl WorkerLoop {
         };
         let mut used = this.used(&mut Timing::default(), Stages::default());
         used.invocations = 1;
-        this.reports.send(Report::Ready { who, declaration, used }).ok();
+        this.reports.send(Report::Ready { who, declaration, used });
         Ok(this)
     }
 
@@ -171,12 +173,12 @@ impl WorkerLoop {
             }
             // Whatever it has waited for is not its own time.
             self.seen.at = Instant::now();
-            let report = match order {
+            let report = match self.reports.seam().pass(order)? {
                 WorkOrder::Work { assignment, generation } => self.hand_in(*assignment, generation).await?,
                 WorkOrder::Merge(order) => self.merge(order).await?,
             };
             self.worker.rest();
-            self.reports.send(report).ok();
+            self.reports.send(report);
         }
         Ok(())
     }
@@ -191,7 +193,10 @@ impl WorkerLoop {
         };
         let contribution = match again.filter(|_| is_sent_again) {
             Some((_, contribution)) => contribution,
-            None => self.contribution(assignment).await?,
+            None => match self.contribution(assignment).await? {
+                Some(contribution) => contribution,
+                None => return Ok(Report::ModelMissing { who, round, generation }),
+            },
         };
         if self.exchange.is_some() {
             self.latest = Some((round, contribution.clone()));
@@ -199,9 +204,10 @@ impl WorkerLoop {
         Ok(Report::Done { who, round, generation, contribution: Box::new(contribution) })
     }
 
-    async fn contribution(&mut self, assignment: Assignment) -> Result<Contribution, WorkerError> {
+    /// What it hands in; nothing if it does not find the model that the round begins with.
+    async fn contribution(&mut self, assignment: Assignment) -> Result<Option<Contribution>, WorkerError> {
         let start = Instant::now();
-        let received = self.receive(&assignment).await?;
+        let Some(received) = self.receive(&assignment).await? else { return Ok(None) };
         let receive = start.elapsed().as_secs_f64();
         let mut timing = Timing::default();
         let mut contribution = match assignment.task {
@@ -219,7 +225,7 @@ impl WorkerLoop {
         let invocations = contribution.used.invocations;
         contribution.used = self.used(&mut timing, stages);
         (contribution.used.invocations, contribution.used.bytes) = (invocations, received + sent);
-        Ok(contribution)
+        Ok(Some(contribution))
     }
 
     /// Merges what others have put into the channel.

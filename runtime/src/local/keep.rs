@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::mpsc::UnboundedSender;
-use weft_core::spec::{JobSpec, Shape};
+use weft_core::spec::JobSpec;
 
 use super::output::{OutputError, OutputFiles};
 use super::resume;
@@ -140,7 +140,7 @@ impl FileKeeper {
     }
 
     /// Tells followers what the workers tell.
-    pub fn news(self: &Arc<Self>, meter: Meter, shape: Shape) -> Box<dyn Fn(News) + Send> {
+    pub fn news(self: &Arc<Self>, meter: Meter) -> Box<dyn Fn(News) + Send> {
         let this = self.clone();
         Box::new(move |news| match news {
             News::Lost { worker, reason } => {
@@ -159,7 +159,7 @@ impl FileKeeper {
             // One speaks for all.
             News::Progress { worker: 0, steps, loss, .. } => {
                 let epoch = this.kept(|kept| kept.epoch);
-                this.tell(JobEvent::Progress(meter.progress(&shape, epoch, steps, loss)));
+                this.tell(JobEvent::Progress(meter.progress(epoch, steps, loss)));
             }
             News::Progress { .. } => {}
         })

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use weft_core::spec::{OptimizerKind, OptimizerSpec};
 use weft_gpu::arena::ALIGNMENT;
 use weft_gpu::op::{Adagrad, Adam, Fill, Normal, Op, Optimizer, Reducer, RmsProp, Sgd, Stream, Uniform};
@@ -14,13 +15,15 @@ use weft_gpu::{Arena, ArenaBuilder, Context, DType, OptimizerState, Shape, Tenso
 
 use crate::digest::Digest;
 
+mod written;
+
 /// Tensors that one trainer may declare.
 pub const MAX_DECLARED: usize = 8_192;
 /// Bytes of a tensor's name.
 pub const MAX_NAME: usize = 200;
 
 /// What the host does with a tensor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Role {
     Weight,
     Buffer,
@@ -29,7 +32,7 @@ pub enum Role {
 }
 
 /// The first value of a tensor.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Initial {
     Constant(f32),
     Uniform { low: f32, high: f32 },

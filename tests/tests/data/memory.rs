@@ -85,13 +85,13 @@ fn a_model_is_loaded_in_pieces() -> anyhow::Result<()> {
     let mut file = Vec::new();
     write(&[info], [io::Result::Ok(le_bytes(&row))], &Meta::default(), &mut file)?;
     let mut model = Model::open(Cursor::new(file))?;
-    let mut copy = GlobalModel { weights: vec![0.0; NUMBERS], ..GlobalModel::default() };
+    let mut copy = GlobalModel { weights: vec![0.0; NUMBERS].into(), ..GlobalModel::default() };
     let (loaded, most) = peak(|| load(&declared, &mut model));
     loaded?;
     assert!(most < 1 << 20, "{most} bytes");
     let (taken, most) = peak(|| copy.take(&plan, &mut model));
     taken?;
     assert!(most < 1 << 20, "{most} bytes");
-    assert!(declared.tensors()[0].to_vec::<f32>()? == row && copy.weights == row, "other numbers");
+    assert!(declared.tensors()[0].to_vec::<f32>()? == row && copy.weights[..] == row, "other numbers");
     Ok(())
 }

@@ -26,6 +26,7 @@ mod restarts;
 mod scale;
 mod slow;
 mod tenants;
+mod written;
 
 /// Longer than any of these jobs takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(120);

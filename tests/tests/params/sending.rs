@@ -12,7 +12,7 @@ use weft::params::{Bucket, ParamError, ParamStore};
 use weft_tests::redis::RedisServer;
 
 use super::backends::{PATIENCE, connect, key, run};
-use super::redis::{bucket, calls, chunks, floats, held, until};
+use super::redis::asking::{bucket, calls, chunks, floats, held, until};
 
 /// Where the child sends to; only the child has it.
 const ADDRESS: &str = "WEFT_TEST_PARAMS_ADDRESS";

@@ -192,6 +192,8 @@ struct World {
     pushed: u32,
     /// What calls hold of the device.
     called: u32,
+    /// The job whose workers are being replaced: what they had is free for a moment.
+    changing: Option<Ask>,
     now: Instant,
 }
 
@@ -234,14 +236,14 @@ impl World {
             }
         }
         for tenant in [TenantId(1), TenantId(2)] {
-            let jobs = self.running.iter().filter(|ask| ask.tenant == tenant).count();
+            let jobs = self.running.iter().chain(&self.changing).filter(|ask| ask.tenant == tenant).count();
             assert!(self.queue.used(tenant).jobs as usize == jobs && jobs <= JOBS as usize, "counted wrong");
         }
         for waiting in self.queue.waiting.values().flatten() {
             assert!(waiting.passed <= PATIENCE, "{waiting:?} was passed too often");
             assert!(!waiting.tried);
         }
-        if self.overlooked().is_some() {
+        if self.overlooked().is_some() && self.changing.is_none() {
             let is_barring = |waiting: &&Waiting| {
                 let is_patient = waiting.passed >= PATIENCE && self.may_run(waiting);
                 is_patient && self.in_the_way(&waiting.ask) == Some(InTheWay::Others)
@@ -252,9 +254,44 @@ impl World {
         }
     }
 
+    /// A running job takes one more lane, if it may.
+    fn grow(&mut self, index: usize) {
+        let before = self.running[index].clone();
+        let next = ask(before.tenant.0, &before.name, before.lanes + 1);
+        if self.free() == 0 {
+            return;
+        }
+        let keeps_room = self.overlooked().is_some();
+        let allowed = Allowed { jobs: JOBS, lanes: 9, bytes: 99 };
+        if self.queue.rebook(&before, &next, allowed).is_ok() {
+            assert!(!keeps_room, "it has taken what was kept for another: {:?}", self.queue);
+            self.running[index] = next;
+        }
+    }
+
+    /// The workers of a running job are replaced by as many: their lanes are free until the new ones have them.
+    fn replace(&mut self) {
+        match self.changing.take() {
+            None => {
+                self.changing = self.running.pop();
+                let ask = self.changing.as_ref().unwrap();
+                self.queue.changes(ask.tenant, &ask.name);
+            }
+            Some(ask) => {
+                assert!(ask.lanes <= self.free(), "somebody has taken what was its own: {:?}", self.running);
+                self.queue.changed(ask.tenant, &ask.name);
+                self.running.push(ask);
+            }
+        }
+    }
+
     /// Nothing ends but the time: room is not kept for ever.
     fn wait(&self) {
         let mut later = self.clone();
+        if later.changing.is_some() {
+            later.replace();
+            later.schedule();
+        }
         for _ in 0..=2 * later.pushed {
             if later.overlooked().is_none() {
                 return;
@@ -269,6 +306,9 @@ impl World {
     fn drain(&self) {
         let mut drained = self.clone();
         drained.called = 0;
+        if drained.changing.is_some() {
+            drained.replace();
+        }
         drained.schedule();
         for _ in 0..2 * self.pushed {
             if drained.running.is_empty() {
@@ -308,9 +348,15 @@ impl World {
                 next.queue.end(&over);
             });
         }
+        for index in 0..self.running.len() {
+            then(&|next| next.grow(index));
+        }
+        if self.changing.is_some() || !self.running.is_empty() {
+            then(&Self::replace);
+        }
         if self.called > 0 {
             then(&|next| next.called = 0);
-        } else if self.free() > 0 {
+        } else if self.free() > 0 && self.changing.is_none() {
             then(&|next| next.called = 1);
         }
         if self.queue.bar_ends().is_some() {
@@ -322,7 +368,7 @@ impl World {
 #[test]
 fn in_every_order_of_arrivals_and_ends_room_is_used_and_nobody_starves() {
     let queue = queue(100, PATIENCE);
-    World { queue, running: Vec::new(), pushed: 0, called: 0, now: Instant::now() }.explore(6);
+    World { queue, running: Vec::new(), pushed: 0, called: 0, changing: None, now: Instant::now() }.explore(6);
 }
 
 #[test]

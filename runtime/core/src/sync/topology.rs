@@ -135,9 +135,8 @@ pub fn plan(topology: &Topology, workers: u32) -> Result<MergePlan, TopologyErro
             Ok(MergePlan::new(workers, shards, (0..shards).map(merge).collect()))
         }
         Topology::Tree(shape) => {
-            let layers = shape.layers(workers)?;
-            let shards = within(1, layers.iter().map(|&layer| u64::from(layer)).sum())?;
-            Ok(MergePlan::new(workers, shards, tree::merges(&layers)))
+            let shards = within(1, shape.most_parts(workers))?;
+            Ok(MergePlan::new(workers, shards, shape.merges(workers)?))
         }
         Topology::Peers => {
             let shards = within(1, wide * wide)?;

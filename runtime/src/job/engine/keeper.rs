@@ -42,6 +42,10 @@ pub trait Keeper: Send + Sync {
     fn book(&self, _shape: &Shape) -> Result<(), String> {
         Ok(())
     }
+    /// Has nobody start while this is held: the workers are replaced, and what the old ones had is the new ones'.
+    fn hold_room(&self) -> Box<dyn Send> {
+        Box::new(())
+    }
     /// The changes that were due are made, and are kept with the next checkpoint; nothing, if they change nothing.
     fn made_change(&self, _change: Option<Reshaped>) {}
     /// The change that was due cannot be made now, or never.

@@ -3,8 +3,8 @@
 //! Nothing is given up before there is room for what is needed more: that is leased first, and where there is none the job
 //! goes on as it is and the change is tried again. Then the state is checkpointed, the workers are dismissed, and the new
 //! ones begin from what they left. They all start anew, which takes less than a millisecond each, so there is one way for
-//! everything that can change. What the old ones had is free for a moment: if somebody else takes it, the job waits in the
-//! queue and goes on from the checkpoint.
+//! everything that can change. What the old ones had is free for a moment, in which no other job starts. If a call takes it
+//! all the same, the job waits in the queue and goes on from the checkpoint.
 
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use weft_core::spec::Shape;
 use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
+use super::super::directing::Place;
 use super::super::team::Halt;
 use super::super::worker::Declaration;
 use super::super::{check_shards, is_busy, reshape};
@@ -80,8 +81,9 @@ impl<K: Keeper> Engine<K> {
         };
         self.account();
         self.checkpoint(None).await?;
+        let _held = self.keeper.hold_room();
         self.team.dismiss().await;
-        (self.replica, self.scheme, self.take) = (None, None, None);
+        (self.replica, self.scheme, self.take, self.place) = (None, None, None, Place::Here);
         self.settled = Settled::default();
         drop(room.beside);
         let failed = match self.employ(shape, room.leases).await {

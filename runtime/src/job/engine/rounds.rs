@@ -11,7 +11,7 @@ use weft_core::sync::{Channel as ChannelKind, Exchange, Pace, Rule, Slot, Stretc
 
 use super::super::channel::{ChannelError, Content, Message};
 use super::super::contribution::Payload;
-use super::super::directing::Directing;
+use super::super::directing::{Directing, Place};
 use super::super::exchange;
 use super::super::free::{self, Collecting, FreeDirecting};
 use super::super::merging::{Merged, Merger, end_admm_round};
@@ -48,6 +48,7 @@ impl<K: Keeper> Engine<K> {
         };
         let rate = self.training.progress.learning.rate;
         let statistics = self.merger.apply(merged, &mut self.training, self.replica.as_mut())?;
+        self.place = Place::Here;
         let Round { number, mut contributions, results } = round;
         self.note_whose_model(&contributions);
         self.merger.take_worker_states(&mut contributions, &mut self.training);
@@ -65,10 +66,8 @@ impl<K: Keeper> Engine<K> {
             self.update(statistics).await?;
         } else {
             let makes_model = matches!(self.merger.exchange, Exchange::Gradients | Exchange::Weights);
-            self.take = match workers_merge && makes_model {
-                true => Some(TakeOrder::Results { round: number, results: Arc::new(results), rate }),
-                false => None,
-            };
+            self.take =
+                (workers_merge && makes_model).then(|| TakeOrder { round: number, results: Arc::new(results), rate });
         }
         self.publish_model(number).await?;
         // What the round before has left is needed no more.
@@ -122,17 +121,21 @@ impl<K: Keeper> Engine<K> {
         Ok(())
     }
 
-    /// Puts the model where workers take it from, if that is not this node's memory.
+    /// Puts the model where workers take it from, if that is not this node's memory and they have not merged it.
     async fn publish_model(&mut self, round: u64) -> Result<(), Halt> {
-        let is_needed = self.take.is_none() && self.shape.workers > 1;
-        if !is_needed || self.workshop.brief.sync.channel == ChannelKind::Memory {
+        self.place = Place::Here;
+        if self.workshop.brief.sync.channel == ChannelKind::Memory || self.shape.workers == 1 {
+            return Ok(());
+        }
+        if self.take.is_some() {
+            self.place = Place::Merged;
             return Ok(());
         }
         let slot = Slot { round, layer: MODEL_LAYER, shard: 0, worker: 0, claim: 0 };
         let model = &self.training.model;
-        let (payload, buffers) = (Content::Plain(model.weights.clone().into()), model.buffers.clone().into());
+        let (payload, buffers) = (Content::Plain(model.weights.clone()), model.buffers.clone());
         self.channel.put(slot, Message { samples: 0, payload, buffers }).await.map_err(|error| halt(&error))?;
-        self.take = Some(TakeOrder::Model(slot));
+        self.place = Place::Stored(slot);
         Ok(())
     }
 
@@ -148,7 +151,7 @@ impl<K: Keeper> Engine<K> {
     /// Has one worker make weights of statistics, for all.
     async fn update(&mut self, statistics: Numbers) -> Result<(), Halt> {
         let round = self.round(Task::Update, |worker| worker == 0, false, statistics).await?;
-        self.take = None;
+        (self.take, self.place) = (None, Place::Here);
         self.count(&round.contributions, false)?;
         for (_, mut contribution) in round.contributions {
             let weights = contribution.take_numbers();
@@ -157,6 +160,7 @@ impl<K: Keeper> Engine<K> {
                 replica.set_weights(&weights)?;
             }
             let version = self.training.model.version + 1;
+            let (weights, buffers) = (weights.into(), buffers.into());
             self.training.model = Arc::new(GlobalModel { weights, buffers, of: None, version });
         }
         Ok(())
@@ -181,6 +185,7 @@ impl<K: Keeper> Engine<K> {
             at,
             training: &self.training,
             take: self.take.clone(),
+            place: self.place,
             replica: self.replica.as_ref().filter(|_| self.scheme.is_some() && self.merger.exchange.shares_optimizer()),
             optimizer: None,
             settled: &mut self.settled,

@@ -174,11 +174,12 @@ impl Team {
             }
             Report::Lost { who, error } => self.note_lost(who, &error)?.then_some(Event::Lost(who)),
             Report::Progress { who, steps, loss, samples } => {
+                let steps = self.epoch_steps.and(steps);
                 (self.news)(News::Progress { worker: who.worker, steps, loss, samples });
                 None
             }
-            // Nobody merges here.
-            Report::Merged { .. } | Report::Missing { .. } | Report::Computes => None,
+            // Nobody merges here, and models come with all of their numbers.
+            Report::Merged { .. } | Report::Missing { .. } | Report::ModelMissing { .. } | Report::Computes => None,
         })
     }
 

@@ -1,5 +1,6 @@
 //! Why a worker ended.
 
+use serde::{Deserialize, Serialize};
 use weft_gpu::pool::PoolError;
 
 use crate::dataset::batches::{BatchError, Cause};
@@ -8,7 +9,7 @@ use crate::sandbox::InvokeError;
 use crate::train::run::TrainError;
 
 /// Why a worker ended.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum WorkerError {
     #[error("{0}")]
     Train(String),
@@ -19,7 +20,7 @@ pub enum WorkerError {
     #[error("{0}")]
     Node(String),
     #[error("no device: {0}")]
-    Device(#[from] PoolError),
+    Device(String),
     #[error("it was killed")]
     Killed,
     #[error("it was stopped")]
@@ -36,6 +37,12 @@ impl WorkerError {
     /// Whether it may be gone when it is tried again later, whatever the function is.
     pub fn passes(&self) -> bool {
         matches!(self, Self::Node(_) | Self::Device(_) | Self::Thread(_))
+    }
+}
+
+impl From<PoolError> for WorkerError {
+    fn from(error: PoolError) -> Self {
+        Self::Device(error.to_string())
     }
 }
 

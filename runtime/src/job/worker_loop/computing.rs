@@ -75,7 +75,7 @@ impl WorkerLoop {
             if told.elapsed() >= Duration::from_millis(100) {
                 told = Instant::now();
                 let (steps, loss, samples) = (now.done, losses.latest, losses.samples);
-                self.reports.send(Report::Progress { who, steps, loss, samples }).ok();
+                self.reports.send(Report::Progress { who, steps, loss, samples });
             }
         }
         losses.read(at.epoch)?;
@@ -99,7 +99,7 @@ impl WorkerLoop {
         let Rule::Admm(admm) = self.workshop.rule() else { return Ok(None) };
         let context = self.worker.context().clone();
         let length = self.declared()?.length(Part::Weights);
-        let model = context.tensor(&[length], &assignment.model.weights)?;
+        let model = context.tensor(&[length], self.base()?)?;
         let duals = match assignment.worker_state.as_ref().filter(|state| state.duals.len() == length) {
             Some(state) => context.tensor(&[length], &state.duals)?,
             None => context.zeros(&[length])?,
@@ -135,7 +135,7 @@ impl WorkerLoop {
         loop {
             if told.elapsed() >= Duration::from_secs(1) {
                 told = Instant::now();
-                self.reports.send(Report::Computes).ok();
+                self.reports.send(Report::Computes);
             }
             let batch = match &mut feed {
                 // A trainer that makes its own data is tested once, by one.

@@ -6,6 +6,7 @@ use super::super::channel::{Content, Message};
 use super::super::contribution::{Contribution, Payload};
 use super::super::encoding::Frames;
 use super::super::model::WorkerState;
+use super::super::numbers::Numbers;
 use super::super::work_order::{Assignment, Task};
 use super::super::worker::WorkerError;
 use super::super::{exchange, scheme};
@@ -41,6 +42,7 @@ impl WorkerLoop {
             true => Some(self.exchange()?.payload_shards()),
             false => None,
         };
+        let base = if self.sends_differences() && joins { self.base()?.clone() } else { Numbers::default() };
         let mut weights = Vec::new();
         let (encoder, declared) = (&mut self.encoder, self.worker.declared());
         let declared = declared.ok_or_else(|| WorkerError::Train("the trainer has declared nothing".to_owned()))?;
@@ -71,7 +73,7 @@ impl WorkerLoop {
                 // What is kept apart from the model is shown to the coordinator as it is.
                 Exchange::Weights if encoder.is_plain() || !joins => Some(weights.into()),
                 Exchange::Weights => {
-                    frames = Some(encoder.weights(declared, weights, &ranges, assignment)?);
+                    frames = Some(encoder.weights(declared, weights, &base, &ranges, assignment)?);
                     None
                 }
                 Exchange::Gradients if encoder.is_plain() => {

@@ -120,40 +120,77 @@ fn a_merge_descends_from_whom_it_has_parts_of() {
     assert_eq!(tree.descends_from(6), [false; 3]);
 }
 
+/// How many merges each layer has, from the root on, and how many workers there are.
+fn layers(plan: &MergePlan) -> Vec<usize> {
+    let depth = plan.merges.iter().map(|merge| merge.layer).max().unwrap_or(0);
+    let count = |layer| plan.merges.iter().filter(|merge| merge.layer == layer).count();
+    (1..=depth).rev().map(count).chain([plan.workers as usize]).collect()
+}
+
 #[test]
 fn the_papers_tree_of_100_is_the_papers() {
-    assert_eq!(TreeShape::Paper.layers(100).unwrap(), [1, 5, 22, 100]);
-    assert_eq!(TreeShape::Paper.layers(10).unwrap(), [1, 3, 10]);
-    assert_eq!(TreeShape::Paper.layers(2).unwrap(), [1, 2]);
-    assert_eq!(TreeShape::Paper.layers(1).unwrap(), [1]);
+    assert_eq!(layers(&plan_of("tree:paper", 100)), [1, 5, 22, 100]);
+    assert_eq!(layers(&plan_of("tree:paper", 10)), [1, 3, 10]);
+    assert_eq!(layers(&plan_of("tree:paper", 2)), [1, 2]);
 }
 
-fn steps(layers: &[u32]) -> u32 {
-    layers.windows(2).map(|pair| pair[1].div_ceil(pair[0])).sum()
+/// Transfers one after another until everybody has the result, if each worker does one at a time in each direction, and a
+/// merger begins when all of its parts are there.
+fn transfers(plan: &MergePlan) -> u32 {
+    let mut is_there: Vec<u32> = Vec::new();
+    let mut is_free = vec![0; plan.workers as usize];
+    for (index, merge) in plan.merges.iter().enumerate() {
+        let own = |source: &Source| match *source {
+            Source::Worker(worker) => worker == merge.by,
+            Source::Merge(before) => plan.merges[before].by == merge.by && plan.keeps(*source, 0, merge.by),
+        };
+        let there = |source: &Source| match *source {
+            Source::Worker(worker) => u32::from(!plan.keeps(*source, 0, worker)),
+            Source::Merge(before) => is_there[before],
+        };
+        let begins = merge.from.iter().map(there).max().unwrap_or(0).max(is_free[merge.by as usize]);
+        let others = merge.from.iter().filter(|source| !own(source)).count() as u32;
+        let hands_on = u32::from(!plan.keeps(Source::Merge(index), 0, merge.by));
+        is_free[merge.by as usize] = begins + others + hands_on;
+        is_there.push(begins + others + hands_on);
+    }
+    is_there.into_iter().max().unwrap_or(0) + 1
 }
 
 #[test]
-fn the_automatic_tree_is_the_best_of_all_with_two_inner_layers() {
-    for workers in 1..=150 {
-        let found = TreeShape::Auto.layers(workers).unwrap();
-        // The number of steps, then the number of layers.
-        let mut best = (workers, 2);
-        for outer in 2..workers {
-            best = best.min((steps(&[1, outer, workers]), 3));
-            for inner in 2..outer {
-                best = best.min((steps(&[1, inner, outer, workers]), 4));
+fn the_automatic_tree_has_the_fewest_transfers_one_after_another() {
+    let of = |word: &str, workers| transfers(&plan_of(word, workers));
+    // The flat one: its part, all others' but its own, the result, and the result again.
+    assert_eq!([of("leader", 100), of("tree:paper", 100), of("tree:1,4,20,100", 100)], [102, 17, 16]);
+    assert_eq!(layers(&plan_of("tree", 100)), [1, 3, 10, 33, 100]);
+    for workers in 2..=300 {
+        let automatic = of("tree", workers);
+        assert!(automatic <= of("leader", workers) && automatic <= of("tree:paper", workers), "{workers}");
+        // All ways to take so many parts in each of up to four layers.
+        let mut ways = vec![Vec::new()];
+        let mut shortest = u32::MAX;
+        while let Some(takes) = ways.pop() {
+            // By layer: the workers that a result has, and those of a merger that merges on.
+            let (mut result, mut goes_on) = (1, 1);
+            for take in &takes {
+                (result, goes_on) = (goes_on + take * result, goes_on + (take + 1) * result);
+            }
+            let layers = takes.len() as u32;
+            let length = 2 + takes.iter().sum::<u32>() + layers;
+            if result >= workers {
+                shortest = shortest.min(length);
+            } else if layers < 4 && length < automatic {
+                ways.extend((1..workers).take_while(|take| length + take < automatic).map(|take| {
+                    let mut takes = takes.clone();
+                    takes.push(take);
+                    takes
+                }));
             }
         }
-        if workers == 1 {
-            assert_eq!(found, [1]);
-            continue;
-        }
-        assert_eq!((steps(&found), found.len()), best, "{workers} workers: {found:?}");
-        assert!(found[0] == 1 && found.is_sorted_by(|one, next| one < next), "{workers} workers: {found:?}");
+        assert!(automatic <= shortest, "{workers} workers: {automatic}, and {shortest} would do");
     }
-    assert_eq!(TreeShape::Auto.layers(4).unwrap(), [1, 4], "fewer layers where more are no better");
-    assert_eq!(TreeShape::Auto.layers(6).unwrap(), [1, 2, 6]);
-    assert_eq!(TreeShape::Auto.layers(100).unwrap(), [1, 4, 20, 100]);
+    assert_eq!(of("tree", 100), 14);
+    assert_eq!(layers(&plan_of("tree", 4)), [1, 4], "fewer layers where more are no better");
 }
 
 #[test]
@@ -161,8 +198,8 @@ fn layers_fit_the_workers_or_say_how() {
     let error = plan(&topology("tree:1,5,22,100"), 99).unwrap_err();
     assert_eq!(error, TopologyError::LastLayer { last: 100, workers: 99 });
     assert!(error.to_string().contains("let them end with 99"));
-    let shape = TreeShape::Layers(vec![3, 2]);
-    assert!(matches!(shape.layers(2), Err(TopologyError::Layers(text)) if text == "3,2"));
+    let shape = Topology::Tree(TreeShape::Layers(vec![3, 2]));
+    assert!(matches!(plan(&shape, 2), Err(TopologyError::Layers(text)) if text == "3,2"));
     assert_eq!(plan_of("tree:1,5,22,100", 100).merges.len(), 28);
 }
 
@@ -211,18 +248,15 @@ fn everybody_is_merged_once_into_every_result() {
 }
 
 #[test]
-fn no_merger_of_a_tree_has_more_parts_than_its_layers_say() {
+fn groups_of_a_layer_are_equal_but_for_one() {
     for workers in 2..200 {
-        for shape in [TreeShape::Auto, TreeShape::Paper] {
-            let layers = shape.layers(workers).unwrap();
-            let plan = plan(&Topology::Tree(shape), workers).unwrap();
-            let depth = layers.len() as u32 - 1;
-            for merge in &plan.merges {
-                let (above, below) =
-                    (layers[(depth - merge.layer) as usize], layers[(depth - merge.layer + 1) as usize]);
-                let size = merge.from.len() as u32;
-                assert!((below / above..=below.div_ceil(above)).contains(&size), "{workers} workers: {merge:?}");
-            }
+        let plan = plan_of("tree:paper", workers);
+        let layers = layers(&plan);
+        let depth = layers.len() - 1;
+        for merge in &plan.merges {
+            let above = depth - merge.layer as usize;
+            let sizes = layers[above + 1] / layers[above]..=layers[above + 1].div_ceil(layers[above]);
+            assert!(sizes.contains(&merge.from.len()), "{workers} workers: {merge:?}");
         }
     }
 }
