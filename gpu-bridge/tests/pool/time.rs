@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use weft_gpu::device::{Kind, Shared, Wait};
+use weft_gpu::device::{Shared, Wait};
 use weft_gpu::{Context, Error, Lease, Pool, Tensor};
 
 use crate::support::{context, eventually, lease, pool};
@@ -85,12 +85,12 @@ pub fn short_operations_share_by_weight(device: Arc<dyn Shared>) {
     share_by_weight(device, 16);
 }
 
-/// In every window, however busy the machine is: the device's own time passes only while it works. Where the cores act as
-/// a GPU, its time is the wall's and passes for other programs too, now for one lease and now for the other: so there,
-/// work may be further off in fewer than half of the windows. Time may not.
+/// The device's own time is shared in every window, however busy the machine is: it passes only while the device works. How
+/// much work is done in a second of it depends on what other programs do to caches and cores, now for one lease and now for
+/// the other: so work may be further off in fewer than half of the windows.
 fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
     let _alone = alone();
-    let (threads, kind) = (device.info().threads, device.info().kind);
+    let threads = device.info().threads;
     let pool = pool([device]);
     let (one, three) = (Busy::new(&pool, "ada", 1), Busy::new(&pool, "ada", 3));
     let stop = AtomicBool::new(false);
@@ -118,8 +118,7 @@ fn share_by_weight(device: Arc<dyn Shared>, size: usize) {
         drop(stop_at_the_end);
         let close = |ratio: f64| (ratio / 3.0 - 1.0).abs() <= TOLERANCE;
         let fitting = found.iter().filter(|(work, _)| close(*work)).count();
-        let least = if kind == Kind::Software { WINDOWS / 2 + 1 } else { WINDOWS };
-        let fair = fitting >= least && found.iter().all(|(_, time)| close(*time));
+        let fair = fitting > WINDOWS / 2 && found.iter().all(|(_, time)| close(*time));
         assert!(fair, "weights 1 and 3, but work and device time stood at {found:?}");
     });
 }
