@@ -7,7 +7,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use weft_gpu::Tensor;
 
 use super::JobError;
-use crate::tenant::{Account, Charge, ChargedBytes};
+use crate::tenant::{Account, Charge, ChargedBytes, OverLimit};
 
 /// Rows of numbers, one for each sample.
 pub struct Outputs {
@@ -46,8 +46,9 @@ impl Outputs {
     /// As [`InferAnswer`](crate::api::types::InferAnswer) reads them.
     pub fn into_json(self) -> Result<ChargedBytes, JobError> {
         let written = ChargedBytes::json(&self, Charge::none(self.account.clone()));
-        written.map_err(|error: io::Error| match error.downcast() {
-            Ok(over) => JobError::Memory(over),
+        written.map_err(|error: io::Error| match error.downcast::<OverLimit>() {
+            // The numbers are held as well while they are written.
+            Ok(over) => JobError::Memory(OverLimit { wanted: over.wanted.saturating_add(self.charge.bytes()), ..over }),
             Err(error) => JobError::Io { what: "writing outputs", error },
         })
     }
@@ -73,6 +74,16 @@ impl Serialize for Outputs {
 mod tests {
     use super::*;
     use crate::api::types::InferAnswer;
+
+    #[test]
+    fn an_answer_that_never_fits_beside_its_numbers_is_refused_for_good() {
+        let account = Account::new("memory", 16 << 10, None);
+        let mut outputs = Outputs::new(account.clone(), 1 << 20);
+        outputs.charge.grow(12 << 10).unwrap();
+        outputs.batches.push(Rows { numbers: vec![0.0; 3 << 10], width: 1 });
+        let Err(JobError::Memory(over)) = outputs.into_json() else { panic!("it fits") };
+        assert!(over.never_fits(), "{over}");
+    }
 
     #[test]
     fn what_is_written_is_what_clients_read() {
