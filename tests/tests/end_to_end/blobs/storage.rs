@@ -77,7 +77,12 @@ fn deploys_at_once_never_share_the_last_room() -> Result<()> {
         let statuses = deploys.into_iter().map(|deploy| deploy.join().expect("a deploy panicked"));
         statuses.collect::<Result<Vec<u16>>>()
     })?;
-    ensure!(accepted.iter().filter(|&&status| status < 300).count() == 2, "{accepted:?}");
+    // Each holds room for its upload while it is compiled, so fewer may fit at once than one after another.
+    let at_once = accepted.iter().filter(|&&status| status < 300).count();
+    ensure!((1..=2).contains(&at_once), "{accepted:?}");
+    for mark in 4..6 {
+        tenant.deploy(&format!("f{mark}"), &marked(&echo, mark))?;
+    }
     ensure!(tenant.usage()?.now.stored_bytes == 2 * size);
     Ok(())
 }
