@@ -37,6 +37,7 @@ mod logs;
 mod models;
 mod operations;
 mod params;
+mod prices;
 pub mod problem;
 mod request;
 mod tenants;
@@ -119,6 +120,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/params", get(params::list).delete(params::delete_all))
         .route("/v1/params/{*name}", get(params::get).put(params::set).delete(params::delete))
         .route("/v1/usage", get(tenants::usage))
+        .route("/v1/prices", get(prices::show))
         .route("/v1/tenants", post(tenants::create).get(tenants::list))
         .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))
         .route("/v1/tenants/{tenant}/quota", patch(tenants::set_quota))

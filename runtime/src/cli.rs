@@ -32,6 +32,7 @@ mod new;
 mod node;
 mod output;
 mod params;
+mod prices;
 mod profile;
 mod samples;
 mod sse;
@@ -135,6 +136,9 @@ enum Verb {
     /// Look at values of the parameter store, and delete them
     #[command(subcommand)]
     Params(params::ParamsVerb),
+    /// Show what things cost
+    #[command(subcommand)]
+    Prices(prices::PricesVerb),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -202,6 +206,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Params(verb) => params::run(verb, &global.client()?, out),
+        Verb::Prices(verb) => prices::run(verb, global, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::{
-    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, tenants, uploads,
+    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, tenants, uploads,
 };
 use crate::job::RANGES;
 use crate::names::MAX_NAME;
@@ -30,7 +30,7 @@ use crate::params::space::MAX_KEY;
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
-        devices::list, devices::reset,
+        devices::list, devices::reset, prices::show,
     ),
     security(("key" = []))
 )]

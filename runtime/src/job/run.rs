@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use weft_core::cost::Prices;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
@@ -182,7 +183,7 @@ async fn train(
     live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
     live.note_ready(ms);
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
-    let prices = jobs.facilities.rules.prices;
+    let prices = Prices::from(&*jobs.facilities.rules.prices);
     let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
     let ending = engine.run().await;
     leave(live, &*channel).await;

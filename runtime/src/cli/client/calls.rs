@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use ureq::http::{HeaderMap, Method};
+use weft_core::plan::prices::PriceTable;
 use weft_core::spec::ShapeChange;
 use weft_gpu::pool::DeviceId;
 
@@ -318,6 +319,11 @@ impl Client {
     pub fn delete_params(&self, job: Option<&Name>) -> Result<ParamsDeleted, ClientError> {
         let path = format!("/v1/params{}", query(&[("job", job.map(Name::to_string))]));
         self.json(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON })
+    }
+
+    /// What the node charges.
+    pub fn prices(&self) -> Result<PriceTable, ClientError> {
+        self.get("/v1/prices".to_owned())
     }
 
     /// The tenant that the key belongs to.
