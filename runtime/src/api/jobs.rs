@@ -21,7 +21,7 @@ use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
 use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::{EpochRecord, Job, JobSpec, State as JobState};
+use crate::job::{EpochRecord, Job, JobSpec, State as JobState, costs};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
 use weft_core::spec::ShapeChange;
@@ -107,6 +107,7 @@ fn detail(job: &Job, queue_position: Option<usize>) -> JobDetail {
         checkpoint: job.checkpoint,
         models: job.models.iter().map(ToString::to_string).collect(),
         spending: job.spending,
+        costs: costs(job.history.iter().map(|epoch| &**epoch)),
         losses: job.losses,
         starts: job.starts,
         history: shown(job).map(|epoch| EpochRecord::clone(epoch)).collect(),

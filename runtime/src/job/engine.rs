@@ -211,15 +211,15 @@ impl<K: Keeper> Engine<K> {
     /// Accumulates a round's loss, samples and resource use.
     fn count(&mut self, contributions: &Contributions, trains: bool) -> Result<(), Halt> {
         let sums = &mut self.training.progress.sums;
-        for (_, contribution) in contributions {
+        for (worker, contribution) in contributions {
             if trains {
                 sums.loss += contribution.loss;
                 sums.samples += contribution.samples;
             }
-            self.accounting.spend(&contribution.used, &self.shape, sums);
+            self.accounting.spend(*worker, &contribution.used, &self.shape, sums);
         }
-        for used in std::mem::take(&mut self.team.overhead) {
-            self.accounting.spend(&used, &self.shape, sums);
+        for (worker, used) in std::mem::take(&mut self.team.overhead) {
+            self.accounting.spend(worker, &used, &self.shape, sums);
         }
         self.charge(false)
     }

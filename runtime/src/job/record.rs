@@ -13,6 +13,7 @@ use crate::meta::Record;
 use crate::names::Name;
 use crate::tenant::TenantId;
 use crate::text;
+use weft_core::cost::Breakdown;
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
 use weft_core::suspects::Deaths;
 use weft_core::usage::{Spending, Stages, Traffic};
@@ -72,6 +73,9 @@ pub struct EpochRecord {
     pub memory: u64,
     pub stages: Stages,
     pub spending: Spending,
+    /// What that cost by stage and by worker.
+    #[serde(default, skip_serializing_if = "Breakdown::is_empty")]
+    pub costs: Breakdown,
     /// Workers that were lost, and started again.
     pub losses: u64,
     /// What went through the channel; nothing where numbers stay where they are.
@@ -111,7 +115,7 @@ impl EpochRecord {
     /// Bytes of memory that it takes, about.
     pub(crate) fn bytes(&self) -> u64 {
         let metrics: usize = self.validation.keys().map(|name| name.len() + METRIC_BYTES).sum();
-        (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..])) as u64
+        (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..]) + size_of_val(&self.costs.workers[..])) as u64
     }
 }
 

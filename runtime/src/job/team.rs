@@ -160,8 +160,8 @@ pub struct Team {
     seam: Seam,
     /// How many workers were lost so far.
     pub losses: u64,
-    /// Resources of workers that have not handed in a contribution, such as those of starting up or merging.
-    pub overhead: Vec<Used>,
+    /// Resources of workers, each with its number, that have not handed in a contribution, such as those of starting up or merging.
+    pub overhead: Vec<(u32, Used)>,
     news: Box<dyn Fn(News) + Send>,
 }
 
@@ -308,8 +308,8 @@ impl Team {
         let mut last_words = std::mem::replace(&mut self.reports, reports);
         let over = async {
             while let Some(report) = last_words.recv().await {
-                if let Report::Ready { used, .. } | Report::Merged { used, .. } = report {
-                    self.overhead.push(used);
+                if let Report::Ready { who, used, .. } | Report::Merged { who, used, .. } = report {
+                    self.overhead.push((who.worker, used));
                 }
             }
         };

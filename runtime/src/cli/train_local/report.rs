@@ -12,7 +12,7 @@ use crate::cli::train::watch;
 use crate::clock::{rfc3339, unix_ms};
 use crate::job::engine::Ending;
 use crate::job::team::Halt;
-use crate::job::{EpochRecord, State, total};
+use crate::job::{EpochRecord, State, costs, total};
 use crate::local::FileKeeper;
 use crate::names::Name;
 
@@ -99,6 +99,7 @@ impl Trained {
                 checkpoint: kept.checkpoint,
                 models: kept.models.iter().map(|model| model.path.display().to_string()).collect(),
                 spending,
+                costs: costs(kept.history.iter()),
                 losses: kept.losses,
                 starts: subject.starts,
                 history: kept.history.clone(),

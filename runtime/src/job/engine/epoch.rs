@@ -60,6 +60,7 @@ impl<K: Keeper> Engine<K> {
             memory: sums.memory,
             stages: sums.stages,
             spending: sums.spending,
+            costs: sums.costs,
             losses: sums.losses,
             traffic: sums.traffic,
             mean_staleness: sums.staleness.mean(),
