@@ -1,11 +1,12 @@
 //! What no decision leaves: how many workers there may be, and how large.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::spec::LEAST_MEMORY;
 
 /// The least and the most that there may be of workers and of their memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     pub least_workers: u32,
@@ -31,7 +32,7 @@ pub enum BadBounds {
 }
 
 /// What there is room for now: it changes while other jobs come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
     /// Workers that the tenant's quota allows this job.
