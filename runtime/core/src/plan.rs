@@ -11,11 +11,13 @@
 //! - [`analytic`]: what a job would take, from constants of the machine
 //! - [`points`]: what one may choose between, as a table and a picture
 //! - [`policy`]: the planner, by any of these
+//! - [`course`]: a planner, and the job that it plans
 //! - [`aim`], [`bounds`]: what is wanted, and what no decision leaves
 
 pub mod aim;
 pub mod analytic;
 pub mod bounds;
+pub mod course;
 pub mod elastic;
 pub mod memory;
 pub mod points;
