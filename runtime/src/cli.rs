@@ -32,6 +32,7 @@ mod new;
 mod node;
 mod output;
 mod params;
+mod plan;
 mod prices;
 mod profile;
 mod samples;
@@ -124,6 +125,8 @@ enum Verb {
     Model(model::ModelVerb),
     /// Train a function on a node, and follow it
     Train(Box<train::TrainArgs>),
+    /// Find out what training would take with more or fewer workers, larger or smaller ones, and which of them to take
+    Plan(Box<plan::PlanArgs>),
     /// List the training jobs
     Jobs(job::ListArgs),
     /// Look at one job, follow, stop, resume or delete it
@@ -202,6 +205,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Model(verb) => model::run(verb, &global.client()?, out),
         Verb::TrainLocal(args) => train_local::run(*args, out),
         Verb::Train(args) => train::run(*args, &global.client()?, out),
+        Verb::Plan(args) => plan::run(*args, global, out),
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),

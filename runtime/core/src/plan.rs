@@ -13,6 +13,7 @@
 //! - [`policy`]: the planner, by any of these
 //! - [`course`]: a planner, and the job that it plans
 //! - [`aim`], [`bounds`]: what is wanted, and what no decision leaves
+//! - [`words`]: numbers with units, as people write them
 
 pub mod aim;
 pub mod analytic;
@@ -24,4 +25,4 @@ pub mod points;
 pub mod policy;
 pub mod prices;
 pub mod search;
-mod words;
+pub mod words;

@@ -14,8 +14,8 @@ use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
-    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, RollbackRequest, TenantCreated, TenantList,
-    TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
+    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, TenantCreated,
+    TenantList, TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
@@ -159,6 +159,11 @@ impl Client {
 
     pub fn job(&self, name: &Name) -> Result<JobDetail, ClientError> {
         self.get(format!("/v1/jobs/{name}"))
+    }
+
+    /// What is planned about a job.
+    pub fn job_plan(&self, name: &Name) -> Result<PlanView, ClientError> {
+        self.get(format!("/v1/jobs/{name}/plan"))
     }
 
     /// One page.

@@ -10,6 +10,8 @@ use crate::api::types::JobDetail;
 use crate::cli::client::Client;
 use crate::cli::failure::UsageError;
 use crate::cli::output::{Output, Style};
+use crate::cli::plan::calibrate::Calibration;
+use crate::cli::plan::model::{Beside, beside};
 use crate::cli::train::seconds;
 use crate::job::{EpochRecord, State, costs, total};
 use crate::names::Name;
@@ -30,6 +32,9 @@ struct Report {
     elsewhere: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     rented: Option<Rented>,
+    /// What its first tenth promised, beside what it took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prediction: Option<Beside>,
 }
 
 #[derive(Debug, Serialize)]
@@ -53,7 +58,8 @@ struct Rented {
 pub fn run(name: &Name, rented: Option<&str>, client: &Client, out: &Output) -> anyhow::Result<()> {
     let detail = client.job(name)?;
     let epochs = all_epochs(name, client)?.epochs;
-    let report = report(&detail, &epochs, rented, &client.prices()?)?;
+    let mut report = report(&detail, &epochs, rented, &client.prices()?)?;
+    report.prediction = predicted(&detail, epochs, client)?;
     out.show(&report, || text(&report, out))
 }
 
@@ -74,7 +80,20 @@ fn report(
         elsewhere: if (detail.spending.cost - known).abs() < 1e-9 * known { 0.0 } else { detail.spending.cost - known },
         rented: compared(detail, epochs, &costs, &stages, machine, prices)?,
         workers: costs.workers,
+        prediction: None,
     })
+}
+
+/// What the analytic model says of a job that is over.
+fn predicted(detail: &JobDetail, epochs: Vec<EpochRecord>, client: &Client) -> anyhow::Result<Option<Beside>> {
+    if !detail.job.state.is_over() {
+        return Ok(None);
+    }
+    // A model that was deleted has no size any more, and then the job's own first epochs speak for the exchange.
+    let model = detail.models.last().and_then(|name| client.model(&name.parse().ok()?).ok());
+    let parameters = model.map(|model| model.model.parameters);
+    let whole = JobDetail { history: epochs, ..detail.clone() };
+    Ok(beside(&whole, Calibration::load()?.as_ref(), parameters))
 }
 
 fn rows(costs: &Breakdown, stages: &Stages) -> Vec<StageRow> {
@@ -168,6 +187,9 @@ fn text(report: &Report, out: &Output) -> String {
         out.table(&["WORKER", "AT WORK", "DEVICE", "COST", ""], &workers),
     ]
     .concat();
+    if let Some(beside) = &report.prediction {
+        text += &(heading("Predicted and measured") + &in_words(beside) + "\n");
+    }
     if let Some(rented) = &report.rented {
         let Comparison { serverless, serverless_by_duration, rented: machine, dearer, faster, .. } = &rented.comparison;
         let mut rows = vec![("functions, each until the last was done", cost(*serverless))];
@@ -181,6 +203,13 @@ fn text(report: &Report, out: &Output) -> String {
         text += &(heading(&title) + &out.fields(&rows));
     }
     text
+}
+
+/// A prediction beside what came.
+fn in_words(beside: &Beside) -> String {
+    let by = if beside.is_calibrated { "its first epochs and the calibrated channel" } else { "its first epochs" };
+    let Beside { predicted, measured, error, .. } = beside;
+    format!("{predicted:.2} s by {by}, {measured:.2} s measured: {:+.1} %", 100.0 * error)
 }
 
 /// The stages that cost most, in a line.

@@ -12,7 +12,7 @@ use crate::job::JobSpec;
 use crate::units::{Size, Span};
 
 /// How to train.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct TrainingOptions {
     /// A hyper-parameter of the function; may be given again. Any unknown one lists them
     #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
@@ -78,7 +78,7 @@ impl TrainingOptions {
 }
 
 /// How to learn.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Learning")]
 struct LearningArgs {
     /// How often to go through the samples [default: 10]
@@ -108,7 +108,7 @@ struct LearningArgs {
 }
 
 /// Who computes, and how they work together.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Workers")]
 struct WorkerArgs {
     /// Workers, each with its share of the samples; or a range as in 2..8, to begin with as many as find room [default: 1]
@@ -140,7 +140,7 @@ struct WorkerArgs {
 }
 
 /// What workers exchange, and how. See `docs/strategies.md`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Exchange")]
 struct SyncArgs {
     /// What is exchanged: gradient-average, k-average, statistic-sum or admm [default: k-average with `--k`, else what fits
@@ -217,7 +217,7 @@ impl SyncArgs {
 }
 
 /// The optimizer, instead of the function's own.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Optimizer")]
 struct OptimizerArgs {
     /// Use this optimizer instead of the one that the function declares: sgd, adam, adam-w, rms-prop or adagrad
@@ -261,7 +261,7 @@ impl OptimizerArgs {
 }
 
 /// When it is over, and what is left then.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Ending")]
 struct EndingArgs {
     /// End when validation accuracy reaches this, as in 0.99
@@ -282,6 +282,26 @@ struct EndingArgs {
     /// Which models stay: the `best`, the `last`, or the last so many [default: last]
     #[arg(long, value_name = "best|last|N")]
     keep: Option<Keep>,
+}
+
+/// What is learnt, apart from who computes it: what `weft plan` takes of how to train.
+#[derive(Clone, Debug, Args)]
+pub struct LearningOptions {
+    /// A hyper-parameter of the function; may be given again. Any unknown one lists them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
+    param: Vec<(String, String)>,
+    #[command(flatten)]
+    learning: LearningArgs,
+    #[command(flatten)]
+    optimizer: OptimizerArgs,
+}
+
+impl LearningOptions {
+    /// The same job with what was asked for here, and the rest as it was.
+    pub fn over(self, base: JobSpec) -> JobSpec {
+        let Self { param, learning, optimizer } = self;
+        TrainingOptions { param, learning, optimizer, ..TrainingOptions::default() }.over(base)
+    }
 }
 
 pub fn name_value(text: &str) -> Result<(String, String), String> {
@@ -429,6 +449,7 @@ mod tests {
             stratified: true,
             steps: 9,
             params: params.into(),
+            plan: None,
         };
         assert_eq!(spec(line), Ok(expected));
     }

@@ -20,6 +20,7 @@ fn epoch() -> EpochRecord {
         memory: 0,
         stages: Stages::default(),
         spending: Spending::default(),
+        costs: Default::default(),
         losses: 0,
         traffic: Traffic::default(),
         mean_staleness: None,
