@@ -166,6 +166,7 @@ fn describe_words(schemas: &mut Value) {
         ("JobSpec", "init_from", NAME),
         ("JobSpec", "name", NAME),
         ("RollbackRequest", "to", DIGEST_BEGINNING),
+        ("SampleSpec", "of", NAME),
         ("TenantRequest", "store", STORE),
         ("FunctionView", "version", DIGEST),
         ("VersionView", "version", DIGEST),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Serialize;
 use weft_core::plan::points::{Interval, Point};
-use weft_core::spec::{Memory, PlanWords, Workers};
+use weft_core::spec::{K, Memory, PlanWords, Workers};
 
 use super::{Question, Sizes, Variant};
 use crate::api::types::JobDetail;
@@ -116,6 +116,10 @@ pub fn search(question: &Question, client: &Client, out: &Output) -> anyhow::Res
     };
     for variant in &question.variants {
         let spec = variant.over(&question.spec);
+        if !is_searched(question, &spec) {
+            sweep_one(question, variant, None, client, out, &mut found)?;
+            continue;
+        }
         let plan = PlanWords {
             policy: Some(policy.to_owned()),
             least_memory: Some(least),
@@ -138,6 +142,15 @@ pub fn search(question: &Question, client: &Client, out: &Output) -> anyhow::Res
     Ok(found)
 }
 
+/// Whether the node can look for settings of such a job: where there is something to choose from, and where workers meet
+/// within an epoch, so that they can be others after a few steps. What cannot be searched is a grid that is tried.
+fn is_searched(question: &Question, spec: &JobSpec) -> bool {
+    let has_choice = spec.workers.is_range() || question.sizes.least < question.sizes.most;
+    let meets_late = matches!(spec.sync.k, Some(K::Epochs(_) | K::End))
+        || matches!(spec.sync.rule.as_deref(), Some("admm" | "statistic-sum"));
+    has_choice && !meets_late
+}
+
 /// Memory is chosen in steps of this: an eighth of the range, in whole MiB, and no less than 8.
 fn step(sizes: Sizes) -> u64 {
     let mib = (sizes.most - sizes.least) >> 20;
@@ -147,42 +160,50 @@ fn step(sizes: Sizes) -> u64 {
 /// Tries every setting of a grid.
 pub fn sweep(question: &Question, try_for: Option<Span>, client: &Client, out: &Output) -> anyhow::Result<Found> {
     let mut found = Found::default();
-    let Workers { least, most } = question.spec.workers;
-    let workers = doubling(u64::from(least), u64::from(most));
-    let sizes = doubling(question.sizes.least, question.sizes.most);
-    let milliseconds = u64::try_from(try_for.map_or(TRY_FOR, |it| it.0).as_millis())?;
     for variant in &question.variants {
-        say(variant, out);
-        let spec = variant.over(&question.spec);
-        for workers in &workers {
-            for memory in &sizes {
-                let workers = u32::try_from(*workers)?;
-                let tried = JobSpec {
-                    workers: Workers::exactly(workers),
-                    memory: Memory::Bytes(*memory),
-                    epochs: TRY_EPOCHS,
-                    max_time_ms: milliseconds,
-                    batch_schedule: Default::default(),
-                    ..spec.clone()
-                };
-                let (job, detail) = ProbeJob::run(tried, client, out)?;
-                drop(job);
-                let point = whole(&detail, question.spec.epochs).with_context(|| {
-                    format!(
-                        "{workers} workers of {} were not through an epoch within {}: give more with `--try-for`",
-                        Size(*memory),
-                        Span(std::time::Duration::from_millis(milliseconds))
-                    )
-                })?;
-                out.note(format_args!("  {}: {:.3} s an epoch", point.setting(), per_epoch(&detail).unwrap_or(0.0)));
-                found.profiling.tries += 1;
-                found.profiling.seconds += detail.job.seconds;
-                found.profiling.cost += detail.spending.cost;
-                found.add([point], variant);
-            }
-        }
+        sweep_one(question, variant, try_for, client, out, &mut found)?;
     }
     Ok(found)
+}
+
+fn sweep_one(
+    question: &Question,
+    variant: &Variant,
+    try_for: Option<Span>,
+    client: &Client,
+    out: &Output,
+    found: &mut Found,
+) -> anyhow::Result<()> {
+    say(variant, out);
+    let Workers { least, most } = question.spec.workers;
+    let try_for = try_for.unwrap_or(Span(TRY_FOR));
+    let spec = variant.over(&question.spec);
+    for workers in doubling(u64::from(least), u64::from(most)) {
+        for memory in doubling(question.sizes.least, question.sizes.most) {
+            let workers = u32::try_from(workers)?;
+            let tried = JobSpec {
+                workers: Workers::exactly(workers),
+                memory: Memory::Bytes(memory),
+                epochs: TRY_EPOCHS,
+                max_time_ms: u64::try_from(try_for.0.as_millis())?,
+                batch_schedule: Default::default(),
+                ..spec.clone()
+            };
+            let (job, detail) = ProbeJob::run(tried, client, out)?;
+            drop(job);
+            let point = whole(&detail, question.spec.epochs).with_context(|| {
+                let memory = Size(memory);
+                format!(
+                    "{workers} workers of {memory} were not through an epoch within {try_for}: give more with `--try-for`"
+                )
+            })?;
+            out.note(format_args!("  {}: {:.3} s an epoch", point.setting(), per_epoch(&detail).unwrap_or(0.0)));
+            let (seconds, cost) = (detail.job.seconds, detail.spending.cost);
+            found.profiling.add(Profiling { tries: 1, seconds, cost });
+            found.add([point], variant);
+        }
+    }
+    Ok(())
 }
 
 fn say(variant: &Variant, out: &Output) {
