@@ -15,6 +15,8 @@ use crate::names::Name;
 use crate::units::Size;
 use weft_core::spec::ShapeChange;
 
+mod plan;
+
 #[derive(Args)]
 pub struct ListArgs {
     /// Only those that are queued, running, done, stopped or failed
@@ -63,6 +65,9 @@ pub enum JobVerb {
         /// Also show where the time went
         #[arg(long)]
         stages: bool,
+        /// Show what was decided about its workers instead: what was expected, what came, and what one may choose between
+        #[arg(long, conflicts_with = "stages")]
+        plan: bool,
     },
     /// Delete a job that is over; its models stay
     Delete {
@@ -153,7 +158,8 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             out.done(&detail, sentence)
         }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
-        JobVerb::History { name, stages } => history(&name, stages, client, out),
+        JobVerb::History { name, plan: true, .. } => plan::show(&name, client, out),
+        JobVerb::History { name, stages, .. } => history(&name, stages, client, out),
         JobVerb::Delete { name, yes } => {
             confirm(&format!("delete job `{name}` with its history?"), yes)?;
             client.delete_job(&name)?;
