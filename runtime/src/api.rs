@@ -110,6 +110,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/jobs", post(jobs::submit).get(jobs::list))
         .route("/v1/jobs/{name}", get(jobs::show).delete(jobs::delete).post(jobs::posted))
         .route("/v1/jobs/{name}/history", get(jobs::history))
+        .route("/v1/jobs/{name}/plan", get(jobs::plan))
         .route("/v1/jobs/{name}/events", get(job_events::events))
         .route("/v1/jobs/{name}/logs", get(logs::job_logs))
         .route("/v1/jobs/{name}/stop", post(jobs::stop))

@@ -50,6 +50,11 @@ impl Prices {
         best.map_or(self.gpu_second, |(_, price)| *price)
     }
 
+    /// What a second of any GPU costs at most.
+    pub fn dearest_gpu(&self) -> f64 {
+        self.gpus.iter().map(|(_, price)| *price).fold(self.gpu_second, f64::max)
+    }
+
     /// What a worker with so much memory is charged for what it used.
     pub fn charges(&self, used: &Used, memory: u64) -> Charges {
         let device_second = if used.is_gpu { self.gpu(&used.gpu) } else { self.cpu_second };

@@ -24,7 +24,7 @@ use crate::params::space::MAX_KEY;
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
-        jobs::scale,
+        jobs::scale, jobs::plan,
         jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
         params::list, params::get, params::set, params::delete, params::delete_all,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,

@@ -16,6 +16,7 @@ use crate::units::Size;
 use weft_core::spec::ShapeChange;
 
 mod cost;
+mod plan;
 
 #[derive(Args)]
 pub struct ListArgs {
@@ -65,6 +66,9 @@ pub enum JobVerb {
         /// Also show where the time went
         #[arg(long)]
         stages: bool,
+        /// Show what was decided about its workers instead: what was expected, what came, and what one may choose between
+        #[arg(long, conflicts_with = "stages")]
+        plan: bool,
     },
     /// Show what it cost, by stage and by worker, and what a rented machine would have
     Cost {
@@ -162,7 +166,8 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             out.done(&detail, sentence)
         }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
-        JobVerb::History { name, stages } => history(&name, stages, client, out),
+        JobVerb::History { name, plan: true, .. } => plan::show(&name, client, out),
+        JobVerb::History { name, stages, .. } => history(&name, stages, client, out),
         JobVerb::Cost { name, rented } => cost::run(&name, rented.as_deref(), client, out),
         JobVerb::Delete { name, yes } => {
             confirm(&format!("delete job `{name}` with its history?"), yes)?;

@@ -16,10 +16,12 @@ use crate::job::JobSpec;
 use crate::names::{MAX_NAME, Name};
 
 mod options;
+mod planning;
 pub mod screen;
 pub mod watch;
 
 pub use options::{LearningOptions, TrainingOptions, name_value};
+pub use planning::PlanArgs;
 pub use screen::seconds;
 
 /// Times that a submission is sent before giving up, where the connection breaks. Its key makes it one job all the same.
@@ -49,6 +51,8 @@ pub struct TrainArgs {
     detach: bool,
     #[command(flatten)]
     options: TrainingOptions,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 /// One of the words that the API takes.
@@ -61,7 +65,7 @@ impl TrainArgs {
     pub fn spec(self) -> JobSpec {
         let base = JobSpec::new(self.function, self.dataset.map(Into::into));
         let name = self.name.map(Into::into);
-        self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base })
+        self.plan.over(self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base }))
     }
 }
 

@@ -15,7 +15,9 @@ use crate::tenant::TrainingUse;
 const CHARGE_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Accounting {
-    prices: Prices,
+    pub prices: Prices,
+    /// What was paid since this began.
+    pub paid: f64,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -29,6 +31,7 @@ impl Accounting {
         let now = Instant::now();
         Self {
             prices,
+            paid: 0.0,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -49,6 +52,7 @@ impl Accounting {
         sums.stages.add(&used.stages);
         sums.spending.add(&spending);
         sums.costs.spend(worker, used, memory, &self.prices);
+        self.paid += spending.cost;
         sums.memory = sums.memory.max(used.memory);
         self.uncharged.add(&TrainingUse {
             invocations: used.invocations,

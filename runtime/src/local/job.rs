@@ -68,6 +68,11 @@ impl LocalJob {
     ) -> Result<PreparedJob, JobError> {
         let Self { host, trainer, tenant, pool, log, name, data, spec, instances } = self;
         let spec = spec.check()?;
+        if spec.plan.is_some() {
+            let problem = "nothing is planned without a node, where training costs nothing: use `weft train`, or \
+                           `max_time_ms` to end it in time";
+            return Err(BadSpec::new("plan", problem).into());
+        }
         let (device, codec) = device_and_codec(&spec)?;
         let shape = spec.first_shape(data.as_ref().map(|data| data.manifest.train.count));
         // A worker that is replaced is still there while the next one starts.

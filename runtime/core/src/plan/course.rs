@@ -41,6 +41,8 @@ pub struct Used {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CourseRecord {
     pub spec: PlanSpec,
+    /// The shape that the job began with.
+    pub start: Shape,
     /// Whether the job is only about finding out what shapes take.
     #[serde(default)]
     pub only: bool,
@@ -106,6 +108,7 @@ pub struct Standing {
 #[derive(Clone, Debug)]
 pub struct Course {
     planner: Planner,
+    start: Shape,
     only: bool,
     /// The decision that is carried out.
     pending: Option<Decision>,
@@ -121,9 +124,11 @@ pub struct Course {
 
 impl Course {
     pub fn new(spec: PlanSpec, only: bool) -> Result<Self, BadPlan> {
+        let start = spec.start;
         let planner = Planner::new(spec)?;
         Ok(Self {
             planner,
+            start,
             only,
             pending: None,
             has_tried: false,
@@ -142,6 +147,7 @@ impl Course {
     pub fn resume(record: CourseRecord) -> Result<Self, BadPlan> {
         let CourseRecord { spec, only, events, spent, least_memory, left, is_settled, earlier, forgotten, .. } = record;
         let mut course = Self {
+            start: record.start,
             is_settled,
             least_memory,
             left,
@@ -170,6 +176,7 @@ impl Course {
     pub fn record(&self, begun: Used) -> CourseRecord {
         CourseRecord {
             spec: self.planner.spec().clone(),
+            start: self.start,
             only: self.only,
             events: self.planner.record().to_vec(),
             begun,
@@ -241,16 +248,22 @@ impl Course {
         self.least_memory = self.least_memory.max(memory.saturating_add(step));
     }
 
-    /// Someone has set this by hand: it stays.
+    /// What someone has set by hand.
+    fn pinned(&self) -> (Option<u32>, Option<u64>) {
+        pinned(self.planner.record())
+    }
+
+    /// Whether this was set by hand already, or there is nothing to set.
+    pub fn is_pinned(&self, workers: Option<u32>, memory: Option<u64>) -> bool {
+        let (before_workers, before_memory) = self.pinned();
+        workers.is_none_or(|it| before_workers == Some(it)) && memory.is_none_or(|it| before_memory == Some(it))
+    }
+
+    /// Someone has set this by hand: it stays, and what was decided before does not.
     pub fn pin(&mut self, workers: Option<u32>, memory: Option<u64>) {
-        let pinned = self.planner.record().iter().rev().find_map(|event| match event {
-            Event::Pinned { workers, memory } => Some((*workers, *memory)),
-            _ => None,
-        });
-        let before = pinned.unwrap_or_default();
-        let next = (workers.or(before.0), memory.or(before.1));
-        if next != before {
-            self.planner.pin(next.0, next.1);
+        if !self.is_pinned(workers, memory) {
+            let before = self.pinned();
+            self.planner.pin(workers.or(before.0), memory.or(before.1));
             self.pending = None;
         }
     }
@@ -289,14 +302,11 @@ impl Course {
             _ => Policy::Manual,
         };
         let (limits, spent) = (*self.planner.limits(), *self.planner.spent());
-        let pinned = events.iter().rev().find_map(|event| match event {
-            Event::Pinned { workers, memory } => Some((*workers, *memory)),
-            _ => None,
-        });
+        let (workers, memory) = pinned(&events);
         if let Ok(planner) = Planner::new(PlanSpec { policy, limits, start: *now, ..before }) {
             self.planner = planner;
             self.planner.lose(spent.seconds, spent.cost);
-            if let Some((workers, memory)) = pinned {
+            if workers.is_some() || memory.is_some() {
                 self.planner.pin(workers, memory);
             }
         }
@@ -325,6 +335,15 @@ impl Course {
             money(self.planner.spent().cost)
         )
     }
+}
+
+/// What was set by hand last.
+fn pinned(events: &[Event]) -> (Option<u32>, Option<u64>) {
+    let pinned = events.iter().rev().find_map(|event| match event {
+        Event::Pinned { workers, memory } => Some((*workers, *memory)),
+        _ => None,
+    });
+    pinned.unwrap_or_default()
 }
 
 /// The decision that is carried out when these are all events.

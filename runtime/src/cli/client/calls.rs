@@ -161,14 +161,14 @@ impl Client {
         self.get(format!("/v1/jobs/{name}"))
     }
 
-    /// What is planned about a job.
-    pub fn job_plan(&self, name: &Name) -> Result<PlanView, ClientError> {
-        self.get(format!("/v1/jobs/{name}/plan"))
-    }
-
     /// One page.
     pub fn job_history(&self, name: &Name, after: Option<u64>) -> Result<JobHistory, ClientError> {
         self.get(format!("/v1/jobs/{name}/history{}", query(&[("after", after.map(|epoch| epoch.to_string()))])))
+    }
+
+    /// What is planned about it, and what was decided.
+    pub fn job_plan(&self, name: &Name) -> Result<PlanView, ClientError> {
+        self.get(format!("/v1/jobs/{name}/plan"))
     }
 
     /// What happened, and then what happens, until the job is over. `last` is the id of the last event that was seen.

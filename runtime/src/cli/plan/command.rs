@@ -5,7 +5,8 @@ use weft_core::sync::OnLoss;
 
 use crate::units::{Size, Span};
 
-/// The `weft train …` of a job, with a flag for each word that is not the default.
+/// The `weft train …` of a job, with a flag for each word that is not the default. Nothing is planned about it but its
+/// budget: it is what a plan has led to.
 pub fn of(spec: &JobSpec) -> String {
     let plain = JobSpec::new(spec.function.clone(), spec.dataset.clone());
     let mut line = Line(vec!["weft train".to_owned(), quoted(&spec.function)]);
@@ -55,6 +56,9 @@ pub fn of(spec: &JobSpec) -> String {
     }
     if spec.keep != Keep::Last {
         line.flag("keep", &spec.keep);
+    }
+    if let Some(plan) = &spec.plan {
+        line.given("budget", plan.budget.as_ref());
     }
     line.given("init-from", spec.init_from.as_ref());
     line.given("seed", spec.seed.as_ref());
@@ -135,7 +139,7 @@ fn quoted(word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use weft_core::spec::{EarlyStop, K, OptimizerKind, OptimizerSpec, Plateau, SyncWords, Workers};
+    use weft_core::spec::{EarlyStop, K, OptimizerKind, OptimizerSpec, PlanWords, Plateau, SyncWords, Workers};
 
     use super::*;
     use crate::cli::train::TrainArgs;
@@ -195,6 +199,7 @@ mod tests {
                 clip: Some(2.0),
                 ..OptimizerSpec::new(OptimizerKind::Sgd)
             }),
+            plan: Some(PlanWords { budget: Some(0.5), ..PlanWords::default() }),
             params: [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x=y".to_owned())].into(),
             ..small
         };

@@ -8,7 +8,7 @@ use weft_core::plan::aim::{Aim, Limits};
 use weft_core::plan::analytic::epochs::Epochs;
 use weft_core::plan::points::{Interval, Point, Recommendation, chart, pareto, recommend};
 use weft_core::plan::words::{money, spoken};
-use weft_core::spec::{Memory, Workers};
+use weft_core::spec::{Memory, PlanWords, Workers};
 
 use super::probing::{Found, Profiling};
 use super::{Question, command};
@@ -141,7 +141,9 @@ fn job(question: &Question, point: &Point) -> JobSpec {
     }
     job.workers = Workers::exactly(point.workers);
     job.memory = Memory::Bytes(point.memory);
-    job.plan = None;
+    // A budget is kept by the job itself.
+    let budget = question.limits.cost;
+    job.plan = budget.map(|_| PlanWords { budget, ..PlanWords::default() });
     // What a point says was read from words such as these before.
     job.sync.k = point.k.as_ref().and_then(|k| k.parse().ok()).or(job.sync.k);
     job.sync.codec = point.codec.clone().or(job.sync.codec);

@@ -8,8 +8,9 @@ use weft_core::spec::{EarlyStop, FanOut, K, Keep, Memory, OptimizerKind, Optimiz
 use weft_core::sync::{Channel, OnLoss, Pace, Penalty, RuleKind, Topology};
 use weft_gpu::Codec;
 
+use super::planning::Sizes;
 use crate::job::JobSpec;
-use crate::units::{Size, Span};
+use crate::units::Span;
 
 /// How to train.
 #[derive(Clone, Debug, Default, Args)]
@@ -32,7 +33,7 @@ pub struct TrainingOptions {
 impl TrainingOptions {
     /// Whether it says how much memory a worker has.
     pub fn says_memory(&self) -> bool {
-        self.workers.memory.is_some_and(|memory| memory != Memory::Auto)
+        self.workers.memory.is_some_and(|memory| memory != Sizes::One(Memory::Auto))
     }
 
     /// The same job with what was asked for here, and the rest as it was.
@@ -63,7 +64,8 @@ impl TrainingOptions {
             early_stop: early_stop.or(base.early_stop),
             plateau: plateau.or(base.plateau),
             batch_schedule: batch_schedule.unwrap_or(base.batch_schedule),
-            memory: memory.unwrap_or(base.memory),
+            memory: memory.map_or(base.memory, Sizes::first),
+            plan: memory.and_then(Sizes::words).or(base.plan),
             fan_out: fan_out.unwrap_or(base.fan_out),
             lifetime_ms: milliseconds(lifetime, base.lifetime_ms),
             max_time_ms: milliseconds(max_time, base.max_time_ms),
@@ -118,9 +120,10 @@ struct WorkerArgs {
     #[arg(long)]
     device: Option<String>,
     /// Memory of each worker, in its sandbox and on its device together; more is also more of a device's time. `auto`: as
-    /// much as it turns out to need [default: 512MiB; without a node, a share of half the smallest device]
-    #[arg(long, value_name = "SIZE|auto", value_parser = memory)]
-    memory: Option<Memory>,
+    /// much as it turns out to need; or a range as in 128MiB..1GiB, for a policy to choose from [default: 512MiB; without a
+    /// node, a share of half the smallest device]
+    #[arg(long, value_name = "SIZE|auto|LEAST..MOST")]
+    memory: Option<Sizes>,
     /// Functions that compute a worker's step side by side, a batch each; `epoch`: a call for every batch of an epoch, and
     /// one step [default: 1]
     #[arg(long, value_name = "FUNCTIONS|epoch")]
@@ -310,7 +313,7 @@ pub fn name_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A number that is neither `nan` nor infinite: JSON has no word for those, and no use of them makes sense.
-fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+pub fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
     let number = text.parse::<T>().ok().filter(|number| (*number).into().is_finite());
     number.ok_or_else(|| "expected a finite number, as in 0.01".to_owned())
 }
@@ -344,13 +347,6 @@ fn plateau(text: &str) -> Result<Plateau, String> {
     let [factor, number, min] = parts(text, 2, "FACTOR,PATIENCE or FACTOR,PATIENCE,MIN, as in 0.1,2,0.0001")?;
     let small = |number: Option<f64>| number.unwrap_or(0.0) as f32;
     Ok(Plateau { factor: small(factor), patience: patience(number)?, min: small(min) })
-}
-
-fn memory(text: &str) -> Result<Memory, String> {
-    match text {
-        "auto" => Ok(Memory::Auto),
-        size => size.parse::<Size>().map(|size| Memory::Bytes(size.0)).map_err(|error| error.to_string()),
-    }
 }
 
 fn batch_schedule(text: &str) -> Result<BTreeMap<u64, u32>, String> {
@@ -448,8 +444,8 @@ mod tests {
             init_from: Some("m".to_owned()),
             stratified: true,
             steps: 9,
-            params: params.into(),
             plan: None,
+            params: params.into(),
         };
         assert_eq!(spec(line), Ok(expected));
     }

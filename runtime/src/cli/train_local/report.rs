@@ -49,6 +49,7 @@ pub struct Trained {
 fn state(ending: Ending) -> (State, String) {
     match ending {
         Ending::Done(reason) => (State::Done, reason),
+        Ending::Halted(Halt::OutOfBudget(why)) => (State::Done, format!("its budget is used up: {why}")),
         Ending::Halted(Halt::OutOfTime) => (State::Done, "`max_time` is over".to_owned()),
         Ending::Halted(Halt::Stopped | Halt::Paused) => (State::Stopped, "interrupted".to_owned()),
         // There is nobody here who would make room, or start it again.
