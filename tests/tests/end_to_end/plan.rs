@@ -91,3 +91,109 @@ fn what_cannot_be_planned_says_why() -> Result<()> {
     ensure!(jobs["jobs"].as_array().is_some_and(Vec::is_empty), "tries are left: {jobs}");
     Ok(())
 }
+
+#[test]
+fn a_node_looks_for_settings_by_itself() -> Result<()> {
+    let (_node, user) = node()?;
+    let report = user.json(&[
+        "plan",
+        "lenet",
+        "--dataset",
+        "digits",
+        "--batch",
+        "32",
+        "--epochs",
+        "300",
+        "--workers",
+        "1..4",
+        "--memory",
+        "64MiB..128MiB",
+        "--seed",
+        "1",
+        "--deadline",
+        "1h",
+    ])?;
+    let best = recommended(&report)?;
+    ensure!(report["profiling"]["tries"].as_u64() >= Some(2), "{report}");
+    let points = report["points"].as_array().context("no points")?;
+    let is_beaten = |other: &Value| {
+        expected(other, "seconds") < expected(best, "seconds") && expected(other, "cost") < expected(best, "cost")
+    };
+    ensure!(!points.iter().any(is_beaten), "{report}");
+    let jobs = user.json(&["jobs"])?;
+    ensure!(jobs["jobs"].as_array().is_some_and(Vec::is_empty), "the job that planned is left: {jobs}");
+    Ok(())
+}
+
+#[test]
+fn epochs_to_a_goal_are_counted_on_a_sample_that_is_deleted() -> Result<()> {
+    let (_node, user) = node()?;
+    let goal = ["--batch", "32", "--lr", "0.05", "--goal-accuracy", "0.7", "--workers", "1", "--memory", "64MiB"];
+    let report = user.json(&[&["plan", "lenet", "--dataset", "digits"], &goal[..]].concat())?;
+    let estimate = &report["estimate"];
+    ensure!(estimate["is_reached"] == true && estimate["expected"].as_f64() >= Some(1.0), "{report}");
+    let epochs = estimate["expected"].as_f64().unwrap_or_default().ceil() as u64;
+    ensure!(report["epochs"] == epochs, "{report}");
+    let command = report["command"].as_str().context("no command")?;
+    ensure!(command.contains("--goal-accuracy 0.7"), "{command}");
+    let datasets = user.json(&["dataset", "list"])?;
+    ensure!(datasets["datasets"].as_array().is_some_and(|all| all.len() == 1), "the sample is left: {datasets}");
+    Ok(())
+}
+
+#[test]
+fn a_sample_of_a_data_set_is_a_data_set() -> Result<()> {
+    let (node, _user) = node()?;
+    let client = node.anybody();
+    let make = |name: &str, sample: Value| -> Result<_> {
+        let body = serde_json::to_vec(&serde_json::json!({ "sample": sample }))?;
+        client.send("PUT", &format!("/v1/datasets/{name}"), &[], &body)
+    };
+    let made = make("small", serde_json::json!({ "of": "digits", "part": 0.1, "seed": 3 }))?;
+    ensure!(made.status == 201, "{made:?}");
+    let small = client.get("/v1/datasets/small")?.json()?;
+    ensure!(small["train"]["count"] == 144 && small["test"]["count"] == 359, "{small}");
+    for (sample, words) in [
+        (serde_json::json!({ "of": "digits", "part": 0.0 }), "`part` is 0"),
+        (serde_json::json!({ "of": "digits", "part": 1.5 }), "`part` is 1.5"),
+        (serde_json::json!({ "of": "nothing", "part": 0.5 }), "nothing"),
+    ] {
+        let refused = make("other", sample)?;
+        ensure!((400..500).contains(&refused.status), "{refused:?}");
+        let detail = refused.problem()?.detail;
+        ensure!(detail.contains(words), "{detail}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_was_measured_of_the_machine_predicts_and_answers_questions() -> Result<()> {
+    let (_node, user) = node()?;
+    let lenet = ["lenet", "--dataset", "digits", "--batch", "32", "--epochs", "5", "--memory", "64MiB"];
+    let plan = |more: &[&str]| user.json(&[&["plan"], &lenet[..], more].concat());
+    let missing = user.weft(&[&["plan"], &lenet[..], &["--model"]].concat())?;
+    ensure!(missing.code == Some(1) && missing.stderr.contains("--calibrate"), "{missing:?}");
+    let calibration = plan(&["--calibrate", "--workers", "1..2"])?;
+    for channel in ["memory", "store", "blobs"] {
+        let link = &calibration["channels"][channel];
+        ensure!(link["bandwidth"]["value"].as_f64() > Some(0.0), "{calibration}");
+        ensure!(link["latency"]["value"].as_f64() > Some(0.0), "{calibration}");
+    }
+    ensure!(calibration["start"].as_array().is_some_and(|starts| starts.len() == 2), "{calibration}");
+    let model = plan(&["--model", "--workers", "1..2"])?;
+    let predictions = model["predictions"].as_array().context("no predictions")?;
+    ensure!(predictions.len() == 2 && predictions[1]["workers"] == 2, "{model}");
+    ensure!(model["work"]["model"].as_f64() > Some(0.1), "{model}");
+    let asked = plan(&["--preset", "faas-s3", "--workers", "2", "--what-if", "bandwidth=10GB/s"])?;
+    let row = &asked["predictions"][0];
+    ensure!(row["asked"]["seconds"].as_f64() < row["seconds"].as_f64(), "{asked}");
+    ensure!(plan(&["--preset", "lambdaml", "--workers", "2"])?["predictions"].as_array().map(Vec::len) == Some(4));
+    let wrong = user.weft(&[&["plan"], &lenet[..], &["--what-if", "speed=3"]].concat())?;
+    ensure!(wrong.code == Some(2) && wrong.stderr.contains("`storage-latency`"), "{wrong:?}");
+    // What was calculated stands beside what came.
+    user.must(&[&["train"], &lenet[..], &["--name", "done", "--quiet"]].concat())?;
+    let report = user.json(&["job", "cost", "done"])?;
+    ensure!(report["prediction"]["measured"].as_f64() > Some(0.0), "{report}");
+    ensure!(report["prediction"]["is_calibrated"] == true, "{report}");
+    Ok(())
+}
