@@ -203,7 +203,7 @@ impl Catalog {
                     path.map(|path| path.to_path_buf()).ok_or_else(|| CatalogError::not_found("upload", &file.upload))
                 };
                 let sources = match (&origin, &spec.sample) {
-                    (Some(origin), Some(sample)) => draw(&origin.manifest, sample, &blocks, &mut options),
+                    (Some(origin), Some(sample)) => draw(&origin.manifest, sample, &blocks, &watch, &mut options),
                     _ => open(&spec, &place, manifest.as_ref(), &staging, watch.clone(), &mut options)?,
                 };
                 let mut go_on = |_| match end.is_not_yet() {
@@ -327,15 +327,21 @@ impl Catalog {
 }
 
 /// A part of another data set's samples to train on, and all to test with; what is done to them is what is done there.
-fn draw(origin: &Manifest, sample: &SampleSpec, blocks: &Arc<dyn Blocks>, options: &mut Options) -> Sources {
+fn draw(
+    origin: &Manifest,
+    sample: &SampleSpec,
+    blocks: &Arc<dyn Blocks>,
+    watch: &Watch,
+    options: &mut Options,
+) -> Sources {
     options.transform.get_or_insert(origin.transform);
     if options.class_names.is_empty() {
         options.class_names.clone_from(&origin.class_names);
     }
-    let train = Sampled::new(origin, &origin.train, blocks.clone(), sample.part, sample.seed);
+    let train = Sampled::new(origin, &origin.train, blocks.clone(), sample.part, sample.seed).watched(watch.clone());
     let test: Vec<Box<dyn Samples>> = match origin.test.count {
         0 => Vec::new(),
-        _ => vec![Box::new(Sampled::new(origin, &origin.test, blocks.clone(), 1.0, 0))],
+        _ => vec![Box::new(Sampled::new(origin, &origin.test, blocks.clone(), 1.0, 0).watched(watch.clone()))],
     };
     Sources { train: vec![Box::new(train)], test }
 }

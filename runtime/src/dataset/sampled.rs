@@ -12,7 +12,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use super::block;
 use super::blocks::{Blocks, read_whole};
 use super::manifest::{BlockRef, Manifest, Split};
-use super::read::ReadError;
+use super::read::{ReadError, Watch};
 use super::rows::{Features, Labels, Rows, Samples};
 
 /// Some of the samples of a split, in its order.
@@ -30,6 +30,7 @@ pub struct Sampled {
     left: u64,
     wanted: u64,
     random: ChaCha8Rng,
+    watch: Watch,
 }
 
 impl Sampled {
@@ -47,13 +48,20 @@ impl Sampled {
             left: split.count,
             wanted: wanted.clamp(1.min(split.count), split.count),
             random: ChaCha8Rng::seed_from_u64(seed),
+            watch: Watch::default(),
         }
+    }
+
+    /// With somebody who is asked before each block whether to go on: there may be many of which no sample is taken.
+    pub fn watched(self, watch: Watch) -> Self {
+        Self { watch, ..self }
     }
 
     /// The next block, if there is one.
     fn next_block(&mut self) -> Result<bool, ReadError> {
         let Some(block) = self.waiting.pop() else { return Ok(false) };
         let wrong = |error: &dyn std::fmt::Display| ReadError::Asked(format!("a block cannot be read: {error}"));
+        self.watch.may_go_on().map_err(|error| wrong(&error))?;
         let bytes = read_whole(&*self.blocks, &block).map_err(|error| wrong(&error))?;
         self.rows = block::decode(&bytes, &block, &self.features, self.labels).map_err(|error| wrong(&error))?;
         self.seen = 0;
@@ -83,7 +91,7 @@ impl Samples for Sampled {
             into.features = Rows::of(&self.features).features;
         }
         let mut taken = 0;
-        // What one block has is what is given at once.
+        // What one block has is what is given at once; blocks that have none of them are passed over.
         while taken < most && self.wanted > 0 {
             if self.seen == self.rows.count {
                 if taken > 0 || !self.next_block()? {
@@ -103,11 +111,7 @@ impl Samples for Sampled {
                 taken += 1;
             }
         }
-        // A whole block may have none of them: nothing would mean the end.
-        match taken {
-            0 if most > 0 && self.wanted > 0 && !self.waiting.is_empty() => self.read(most, into),
-            taken => Ok(taken),
-        }
+        Ok(taken)
     }
 }
 

@@ -137,6 +137,10 @@ pub fn search(question: &Question, client: &Client, out: &Output) -> anyhow::Res
         found.profiling.tries += view.spent.probes;
         found.profiling.seconds += began.elapsed().as_secs_f64();
         found.profiling.cost += detail.spending.cost.max(view.spent.cost);
+        if view.points.is_empty() {
+            out.note("the job is too short for tries within it; trying a grid of settings instead");
+            sweep_one(question, variant, None, client, out, &mut found)?;
+        }
         found.add(view.points, variant);
     }
     Ok(found)
