@@ -37,6 +37,7 @@ mod logs;
 mod models;
 mod operations;
 mod params;
+mod prices;
 pub mod problem;
 mod request;
 mod tenants;
@@ -109,6 +110,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/jobs", post(jobs::submit).get(jobs::list))
         .route("/v1/jobs/{name}", get(jobs::show).delete(jobs::delete).post(jobs::posted))
         .route("/v1/jobs/{name}/history", get(jobs::history))
+        .route("/v1/jobs/{name}/plan", get(jobs::plan))
         .route("/v1/jobs/{name}/events", get(job_events::events))
         .route("/v1/jobs/{name}/logs", get(logs::job_logs))
         .route("/v1/jobs/{name}/stop", post(jobs::stop))
@@ -119,6 +121,7 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/params", get(params::list).delete(params::delete_all))
         .route("/v1/params/{*name}", get(params::get).put(params::set).delete(params::delete))
         .route("/v1/usage", get(tenants::usage))
+        .route("/v1/prices", get(prices::show))
         .route("/v1/tenants", post(tenants::create).get(tenants::list))
         .route("/v1/tenants/{tenant}", get(tenants::show).delete(tenants::delete))
         .route("/v1/tenants/{tenant}/quota", patch(tenants::set_quota))

@@ -32,6 +32,8 @@ mod new;
 mod node;
 mod output;
 mod params;
+mod plan;
+mod prices;
 mod profile;
 mod samples;
 mod sse;
@@ -123,6 +125,8 @@ enum Verb {
     Model(model::ModelVerb),
     /// Train a function on a node, and follow it
     Train(Box<train::TrainArgs>),
+    /// Find out what training would take with more or fewer workers, larger or smaller ones, and which of them to take
+    Plan(Box<plan::PlanArgs>),
     /// List the training jobs
     Jobs(job::ListArgs),
     /// Look at one job, follow, stop, resume or delete it
@@ -135,6 +139,9 @@ enum Verb {
     /// Look at values of the parameter store, and delete them
     #[command(subcommand)]
     Params(params::ParamsVerb),
+    /// Show what things cost
+    #[command(subcommand)]
+    Prices(prices::PricesVerb),
     /// Read what a function logs
     Logs(logs::LogsArgs),
     /// Show what this tenant may use and has used
@@ -198,10 +205,12 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Model(verb) => model::run(verb, &global.client()?, out),
         Verb::TrainLocal(args) => train_local::run(*args, out),
         Verb::Train(args) => train::run(*args, &global.client()?, out),
+        Verb::Plan(args) => plan::run(*args, global, out),
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Params(verb) => params::run(verb, &global.client()?, out),
+        Verb::Prices(verb) => prices::run(verb, global, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
         Verb::Usage => tenant::usage(&global.client()?, out),
         Verb::Tenant(verb) => tenant::run(verb, &global.client()?, out),

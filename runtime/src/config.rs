@@ -10,10 +10,11 @@ use std::time::Duration;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use weft_core::cost::Prices;
+use weft_core::plan::prices::PriceTable;
 
 use crate::blob::BlobPlace;
 use crate::params::StoreAddress;
+use crate::prices;
 use crate::sandbox::{CompileLimits, SandboxLimits};
 use crate::tenant::Quota;
 use crate::units::{Size, Span};
@@ -61,17 +62,6 @@ macro_rules! settings {
         }
 
         impl Settings {
-    /// What training costs.
-    pub fn prices(&self) -> Prices {
-        Prices {
-            cpu_second: self.price_cpu_second,
-            gpu_second: self.price_gpu_second,
-            gib_second: self.price_gib_second,
-            start: self.price_start,
-            gib_moved: self.price_gib_moved,
-        }
-    }
-
             /// Puts what was given over what the file says over the defaults.
             pub fn resolve(given: Options, file: Options) -> Result<Self, ConfigError> {
                 let mut sources = Vec::new();
@@ -162,6 +152,9 @@ settings! {
     max_workers ("WEFT_MAX_WORKERS"): u32 = 1_024,
     /// Cores that a function of a job may compute on for each GiB of its memory, as in 0.57; 0 for as many as are free.
     cores_per_gib ("WEFT_CORES_PER_GIB"): f64 = 0.0,
+    /// What things cost: a file as in /etc/weft/prices.toml, or prices that come with Weft: node, feng, lambdaml, p2p, smlt
+    /// or cloud. The settings below replace single ones of them.
+    prices ("WEFT_PRICES"): String = "node".to_owned(),
     /// What a second of a CPU device's time costs.
     price_cpu_second ("WEFT_PRICE_CPU_SECOND"): f64 = 0.000_012,
     /// What a second of a GPU's time costs.
@@ -268,6 +261,7 @@ impl Settings {
                 return invalid(setting, "must be 0 or more");
             }
         }
+        self.price_table()?;
         if self.max_instance_memory.0 > 4 << 30 {
             return invalid("max_instance_memory", "must be at most 4GiB");
         }
@@ -292,6 +286,30 @@ impl Settings {
             return invalid("compile_memory", "must be at least 256MiB");
         }
         Ok(())
+    }
+
+    /// What things cost: the table that is named, with the prices that were given beside it.
+    pub fn price_table(&self) -> Result<PriceTable, ConfigError> {
+        let invalid = |error: prices::NoPrices| ConfigError::Invalid { setting: "prices", problem: error.to_string() };
+        let mut table = prices::named(&self.prices).map_err(invalid)?;
+        let is_given = |name| self.sources.iter().any(|(of, source)| *of == name && *source != Source::Default);
+        if is_given("price_cpu_second") {
+            table.core_second = self.price_cpu_second;
+            table.device_second.remove("cpu");
+        }
+        if is_given("price_gpu_second") {
+            table.device_second.insert("gpu".to_owned(), self.price_gpu_second);
+        }
+        for (name, given, price) in [
+            ("price_gib_second", self.price_gib_second, &mut table.gib_second),
+            ("price_start", self.price_start, &mut table.start),
+            ("price_gib_moved", self.price_gib_moved, &mut table.traffic_gib),
+        ] {
+            if is_given(name) {
+                *price = given;
+            }
+        }
+        Ok(table)
     }
 
     pub fn has_tls(&self) -> bool {
@@ -368,6 +386,29 @@ mod tests {
         assert_eq!(source("max_instances"), Some(Source::Given));
         assert_eq!(source("max_body"), Some(Source::File));
         assert_eq!(source("listen"), Some(Source::Default));
+    }
+
+    #[test]
+    fn prices_are_those_of_a_table_with_what_is_given_beside_it() {
+        let table = |text: &str| Settings::resolve(Options::default(), from_toml(text).unwrap()).unwrap().price_table();
+        let (node, smlt) = (table("").unwrap(), table("prices = \"smlt\"\nprice_cpu_second = 3.0").unwrap());
+        assert_eq!((node.core_second, node.gib_second, node.start), (0.000_012, 0.000_001_7, 0.000_000_2));
+        assert_eq!((smlt.core_second, smlt.gib_second, smlt.device("cpu")), (3.0, 1.666_67e-5, Some(3.0)));
+        let error = Settings::resolve(Options::default(), from_toml("prices = \"none\"").unwrap()).unwrap_err();
+        assert!(error.to_string().contains("`prices`") && error.to_string().contains("`lambdaml`"), "{error}");
+    }
+
+    #[test]
+    fn the_constants_of_the_settings_are_those_of_the_nodes_prices() {
+        let settings = Settings::resolve(Options::default(), Options::default()).unwrap();
+        let table = settings.price_table().unwrap();
+        let Settings { price_cpu_second, price_gpu_second, price_gib_second, price_start, price_gib_moved, .. } =
+            settings;
+        assert_eq!((table.core_second, table.device("gpu")), (price_cpu_second, Some(price_gpu_second)));
+        assert_eq!(
+            (table.gib_second, table.start, table.traffic_gib),
+            (price_gib_second, price_start, price_gib_moved)
+        );
     }
 
     #[test]

@@ -14,7 +14,8 @@
 //! - [`transform`]: stored numbers become those that are trained with
 //! - [`batches`]: a shard's samples as tensors on a device, ahead of the step that needs them
 //!
-//! And where no file is needed: [`synth`] makes samples by a rule, [`digits`] is shipped.
+//! And where no file is needed: [`synth`] makes samples by a rule, [`sampled`] draws them from another data set, [`digits`] is
+//! shipped.
 
 pub mod batches;
 pub mod block;
@@ -25,6 +26,7 @@ pub mod manifest;
 pub mod preview;
 pub mod read;
 pub mod rows;
+pub mod sampled;
 pub mod shard;
 pub mod statistics;
 pub mod synth;

@@ -13,7 +13,7 @@
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
 //! - `suspects`: which job is on trial, as it may take its node with it
-//! - `orders`, `scale`, `infer`: what else can be asked of a job
+//! - `orders`, `scale`, `infer`: what else can be asked of a job; `planning`: what a node knows when one is planned
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
 //! - [`engine`]: one running job: rounds, merges, validation, checkpoints; `reshape`: with other workers than before
 //! - `directing`, `free`: what workers are told, with and without a barrier; `merging`, `replica`: what comes of it
@@ -52,6 +52,7 @@ pub mod model;
 pub mod numbers;
 mod orders;
 mod outputs;
+mod planning;
 mod prepare;
 pub(crate) mod probe;
 pub mod record;
@@ -74,11 +75,11 @@ pub mod worker;
 mod worker_loop;
 pub mod workshop;
 
-pub use accounting::total;
+pub use accounting::{costs, total};
 pub use events::EventBook;
 pub use live::Live;
 pub(crate) use prepare::device_and_codec;
-pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
+pub use record::{EpochRecord, Job, JobEvent, PlanStep, Progress, Reshaped, State};
 pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;

@@ -22,7 +22,7 @@
 //! - [`host`]: the host side of `wit/`, one file per interface
 //! - [`logs`], [`metrics`], [`backup`]: what is told, and what is kept
 //! - [`meta`], [`blob`], [`data_dir`]: how it is kept
-//! - [`config`]: what the operator sets
+//! - [`config`], [`prices`]: what the operator sets
 //! - [`cli`]: the verbs of the `weft` command; [`build`]: a crate becomes a component
 //! - [`clock`], [`digest`], `locks`, [`names`], `seed`, `text`, [`units`]: small words used everywhere
 
@@ -50,6 +50,7 @@ pub mod names;
 pub mod node;
 pub mod params;
 pub mod places;
+pub mod prices;
 pub mod registry;
 pub mod resident;
 pub mod sandbox;

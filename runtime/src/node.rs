@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::watch;
+use weft_core::plan::prices::PriceTable;
 
 use crate::blob::Blobs;
 use crate::catalog::{BlobBlocks, Catalog};
@@ -63,6 +64,7 @@ pub enum Access {
 
 pub struct Node {
     pub settings: Settings,
+    pub prices: Arc<PriceTable>,
     pub tenants: Arc<Tenants>,
     pub registry: Arc<Registry>,
     pub catalog: Arc<Catalog>,
@@ -121,6 +123,7 @@ pub enum InvokeFailure {
 impl Node {
     /// Opens the data directory and everything in it. The second part is the operator's key, when one was just made.
     pub async fn start(settings: Settings, access: Access) -> anyhow::Result<(Arc<Self>, Option<Key>)> {
+        let prices = Arc::new(settings.price_table()?);
         let directory = Arc::new(DataDir::open(&settings.data_dir)?);
         let metadata = Metadata::open(&directory.metadata())?;
         let identity = Identity::load(&metadata)?;
@@ -194,12 +197,13 @@ impl Node {
             rules: OperatorRules {
                 max_workers: settings.max_workers,
                 cores_per_gib: settings.cores_per_gib,
-                prices: settings.prices(),
+                prices: prices.clone(),
             },
             directory: directory.clone(),
         };
         let node = Arc::new(Self {
             settings,
+            prices,
             tenants,
             registry,
             catalog,

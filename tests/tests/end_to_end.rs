@@ -15,6 +15,8 @@ mod end_to_end {
     mod memory;
     mod operations;
     mod params;
+    mod plan;
+    mod prices;
     mod server;
     mod soak;
     mod tenancy;

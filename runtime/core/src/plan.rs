@@ -11,15 +11,18 @@
 //! - [`analytic`]: what a job would take, from constants of the machine
 //! - [`points`]: what one may choose between, as a table and a picture
 //! - [`policy`]: the planner, by any of these
+//! - [`course`]: a planner, and the job that it plans
 //! - [`aim`], [`bounds`]: what is wanted, and what no decision leaves
+//! - [`words`]: numbers with units, as people write them
 
 pub mod aim;
 pub mod analytic;
 pub mod bounds;
+pub mod course;
 pub mod elastic;
 pub mod memory;
 pub mod points;
 pub mod policy;
 pub mod prices;
 pub mod search;
-mod words;
+pub mod words;

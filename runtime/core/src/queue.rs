@@ -351,6 +351,14 @@ impl Queue {
         self.waiting.values().flatten().any(bars)
     }
 
+    /// Functions that a running job may have, with those that it has: as its tenant may, and as the node may.
+    pub fn may_have(&self, ask: &Ask, allowed: Allowed) -> (u32, u32) {
+        let used = self.used(ask.tenant);
+        let others = used.lanes.saturating_sub(ask.lanes);
+        let all = self.lanes.saturating_sub(ask.lanes);
+        (allowed.lanes.saturating_sub(others), self.limit.saturating_sub(all))
+    }
+
     /// A running job needs something else than before, if its tenant and the node allow that, and nobody has waited for so
     /// long that room is kept for it.
     pub fn rebook(&mut self, before: &Ask, next: &Ask, allowed: Allowed) -> Result<(), String> {

@@ -13,12 +13,14 @@ use crate::sync::OnLoss;
 
 mod checked;
 mod optimizer;
+mod plan_words;
 mod shape;
 mod sync_words;
 mod words;
 
 pub use checked::{CheckedSpec, TrainerKind};
 pub use optimizer::{OptimizerKind, OptimizerSpec};
+pub use plan_words::{CheckedPlan, DEFAULT_MEMORY_STEP, PlanWords};
 pub use shape::{Shape, ShapeChange};
 pub use sync_words::{PLAIN, SyncWords};
 pub use words::{EarlyStop, FanOut, K, Keep, Memory, NumberOrText, Plateau, Workers};
@@ -152,6 +154,9 @@ pub struct JobSpec {
     /// Steps of an epoch, for a trainer that makes its own data.
     #[serde(default = "default_steps")]
     pub steps: u64,
+    /// How it is planned while it runs, and what it may cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan: Option<PlanWords>,
     /// The trainer's own parameters. Numbers and truth values stand for their text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "texts")]
     #[schema(value_type = BTreeMap<String, serde_json::Value>)]
@@ -254,6 +259,7 @@ impl JobSpec {
             init_from: None,
             stratified: false,
             steps: default_steps(),
+            plan: None,
             params: BTreeMap::new(),
         }
     }

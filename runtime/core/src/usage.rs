@@ -85,12 +85,15 @@ impl Spending {
 }
 
 /// The resources that one contribution took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Used {
     pub stages: Stages,
     pub cpu: Duration,
     pub device: Duration,
     pub is_gpu: bool,
+    /// Which kind of GPU, as its driver calls it, with its class; empty for cores.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub gpu: String,
     pub wall: Duration,
     /// Bytes of device memory and linear memory held.
     pub memory: u64,

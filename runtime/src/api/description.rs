@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::{
-    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, tenants, uploads,
+    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, tenants, uploads,
 };
 use crate::job::RANGES;
 use crate::names::MAX_NAME;
@@ -24,13 +24,13 @@ use crate::params::space::MAX_KEY;
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
-        jobs::scale,
+        jobs::scale, jobs::plan,
         jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
         params::list, params::get, params::set, params::delete, params::delete_all,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
         operations::livez, operations::readyz, operations::metrics, operations::status, operations::backup,
-        devices::list, devices::reset,
+        devices::list, devices::reset, prices::show,
     ),
     security(("key" = []))
 )]
@@ -166,6 +166,7 @@ fn describe_words(schemas: &mut Value) {
         ("JobSpec", "init_from", NAME),
         ("JobSpec", "name", NAME),
         ("RollbackRequest", "to", DIGEST_BEGINNING),
+        ("SampleSpec", "of", NAME),
         ("TenantRequest", "store", STORE),
         ("FunctionView", "version", DIGEST),
         ("VersionView", "version", DIGEST),

@@ -28,7 +28,7 @@ pub struct EventQuery {
 }
 
 /// Read what happened in a job. With `Accept: text/event-stream`, events follow as they happen (`state`, `ready`, `progress`,
-/// `epoch`, `worker`, `checkpoint`), each with its id, until the job is over; a client that reconnects with `Last-Event-ID`
+/// `epoch`, `worker`, `checkpoint`, `reshaped`, `plan`), each with its id, until the job is over; a client that reconnects with `Last-Event-ID`
 /// misses none that are still kept.
 #[utoipa::path(
     get, path = "/v1/jobs/{name}/events", tag = "jobs", operation_id = "job_events",

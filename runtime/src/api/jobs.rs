@@ -19,12 +19,13 @@ use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces};
-use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, Problem};
+use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, PlanView, Problem};
 use crate::clock::{rfc3339, unix_ms};
-use crate::job::{EpochRecord, Job, JobSpec, State as JobState};
+use crate::job::{EpochRecord, Job, JobSpec, State as JobState, costs};
 use crate::node::Node;
 use crate::tenant::{Charge, Tenant};
-use weft_core::spec::ShapeChange;
+use weft_core::plan::course::CourseRecord;
+use weft_core::spec::{CheckedPlan, ShapeChange};
 
 const TAG: &str = "jobs";
 const IDEMPOTENCY_KEY: &str = "idempotency-key";
@@ -107,6 +108,7 @@ fn detail(job: &Job, queue_position: Option<usize>) -> JobDetail {
         checkpoint: job.checkpoint,
         models: job.models.iter().map(ToString::to_string).collect(),
         spending: job.spending,
+        costs: costs(job.history.iter().map(|epoch| &**epoch)),
         losses: job.losses,
         starts: job.starts,
         history: shown(job).map(|epoch| EpochRecord::clone(epoch)).collect(),
@@ -244,6 +246,49 @@ pub async fn history(
     let next = page.last().filter(|_| page.len() < rest.len()).map(|epoch| epoch.epoch);
     let (epochs, expected) = (page.to_vec(), page.iter().map(|epoch| written(epoch)).sum());
     charged(&node, &tenant, expected, move || HistoryPage { epochs, next }).await
+}
+
+/// What is planned about a job: its decisions with what came of them, what was spent, and what one may choose between.
+#[utoipa::path(
+    get, path = "/v1/jobs/{name}/plan", tag = TAG, operation_id = "job_plan", params(("name" = String, Path)),
+    responses(
+        (status = 200, body = PlanView),
+        (status = 404, description = "There is no such job, or nothing is planned about it", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn plan(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+) -> Result<Response, ApiError> {
+    let job = node.jobs.roster.get(tenant.id, &name)?;
+    let Some(plan) = job.spec.check().ok().and_then(|spec| spec.plan) else {
+        let text = format!("nothing is planned about job `{name}`: it was submitted without `plan`");
+        return Err(ApiError::new(Kind::NotFound, text));
+    };
+    let decisions = job.plan.as_ref().map_or(0, |record| record.events.len() + record.earlier.len());
+    charged(&node, &tenant, (decisions + 1) * ITEM, move || plan_view(&job, &plan)).await
+}
+
+fn plan_view(job: &Job, plan: &CheckedPlan) -> PlanView {
+    let record = job.plan.as_deref();
+    let shape = job.shape();
+    PlanView {
+        job: job.name.to_string(),
+        policy: plan.policy.to_string(),
+        only: plan.only,
+        bounds: plan.bounds,
+        limits: plan.policy.limits(&plan.limits),
+        start: record.map_or(shape, |record| record.start),
+        shape,
+        spent: record.map(CourseRecord::spent).unwrap_or_default(),
+        left: record.map_or(0, |record| record.left),
+        is_settled: record.is_some_and(|record| record.is_settled),
+        decisions: record.map(CourseRecord::decisions).unwrap_or_default(),
+        forgotten: record.map_or(0, |record| record.forgotten),
+        points: record.map(|record| record.points.clone()).unwrap_or_default(),
+        recommendation: record.and_then(|record| record.recommendation.clone()),
+    }
 }
 
 /// Stop a job. It keeps its model, its history and a checkpoint, from which it can be resumed.

@@ -11,14 +11,16 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempPath;
 
 use super::building::{BuildEnd, Sink};
+use super::looking::ReadManifest;
 use super::shelf::{Shelved, key};
-use super::spec::{DataSetSpec, FileSpec, SourceSpec};
+use super::spec::{DataSetSpec, FileSpec, SampleSpec, SourceSpec};
 use super::{Catalog, CatalogError};
 use crate::blob::{Blobs, Pinned};
 use crate::clock::unix_ms;
 use crate::dataset::blocks::Blocks;
 use crate::dataset::build::{BuildError, Builder, Options, Sources};
 use crate::dataset::read::{self, Part, Source, Watch};
+use crate::dataset::sampled::Sampled;
 use crate::dataset::synth::Synthetic;
 use crate::dataset::{BlockRef, Features, Manifest, Samples, digits};
 use crate::digest::Digest;
@@ -181,6 +183,10 @@ impl Catalog {
         for digest in spec.uploads()? {
             files.insert(digest, end.within(self.spool(tenant, &digest)).await?);
         }
+        let origin = match &spec.sample {
+            Some(sample) => Some(self.origin(tenant, sample, spec, old.is_some()).await?),
+            None => None,
+        };
         let (known, manifest) = match old {
             Some((dataset, manifest)) => (dataset.blocks.iter().copied().collect(), Some(manifest)),
             None => Default::default(),
@@ -188,6 +194,7 @@ impl Catalog {
         let mut sink = Sink::new(self.blobs.clone(), known, tenant.storage.reserve(0)?, end.clone());
         let watch = end.watch(tenant.storage.reserve(0)?);
         let (spec, end, staging) = (spec.clone(), end.clone(), self.staging.clone());
+        let blocks: Arc<dyn Blocks> = Arc::new(BlobBlocks(self.blobs.clone()));
         let work = move || {
             let mut make = || -> Result<Manifest, CatalogError> {
                 let mut options = spec.building()?;
@@ -195,7 +202,10 @@ impl Catalog {
                     let path: Option<&TempPath> = files.get(&file.digest()?);
                     path.map(|path| path.to_path_buf()).ok_or_else(|| CatalogError::not_found("upload", &file.upload))
                 };
-                let sources = open(&spec, &place, manifest.as_ref(), &staging, watch.clone(), &mut options)?;
+                let sources = match (&origin, &spec.sample) {
+                    (Some(origin), Some(sample)) => draw(&origin.manifest, sample, &blocks, &watch, &mut options),
+                    _ => open(&spec, &place, manifest.as_ref(), &staging, watch.clone(), &mut options)?,
+                };
                 let mut go_on = |_| match end.is_not_yet() {
                     Ok(()) => ControlFlow::Continue(()),
                     Err(_) => ControlFlow::Break(()),
@@ -220,6 +230,28 @@ impl Catalog {
                 Err(error)
             }
         }
+    }
+
+    /// What samples are drawn from. What comes back has its charge with it.
+    async fn origin(
+        &self,
+        tenant: &Tenant,
+        sample: &SampleSpec,
+        spec: &DataSetSpec,
+        appends: bool,
+    ) -> Result<ReadManifest, CatalogError> {
+        let invalid = |text: &str| Err(CatalogError::Invalid(text.to_owned()));
+        if appends {
+            return invalid("`sample` makes a data set of its own: it cannot be appended");
+        }
+        if !spec.train.is_empty() || !spec.test.is_empty() || spec.synthetic.is_some() || spec.shipped.is_some() {
+            return invalid("give one of: files (`train`, `test`), `synthetic`, `sample`, `shipped`");
+        }
+        if !(sample.part > 0.0 && sample.part <= 1.0) {
+            return Err(CatalogError::Invalid(format!("`part` is {}: it is to be above 0 and at most 1", sample.part)));
+        }
+        let dataset = self.dataset(tenant.id, &sample.of)?;
+        self.latest_manifest(tenant, &dataset).await
     }
 
     /// Makes what was built a version, and lets its uploads go.
@@ -294,6 +326,26 @@ impl Catalog {
     }
 }
 
+/// A part of another data set's samples to train on, and all to test with; what is done to them is what is done there.
+fn draw(
+    origin: &Manifest,
+    sample: &SampleSpec,
+    blocks: &Arc<dyn Blocks>,
+    watch: &Watch,
+    options: &mut Options,
+) -> Sources {
+    options.transform.get_or_insert(origin.transform);
+    if options.class_names.is_empty() {
+        options.class_names.clone_from(&origin.class_names);
+    }
+    let train = Sampled::new(origin, &origin.train, blocks.clone(), sample.part, sample.seed).watched(watch.clone());
+    let test: Vec<Box<dyn Samples>> = match origin.test.count {
+        0 => Vec::new(),
+        _ => vec![Box::new(Sampled::new(origin, &origin.test, blocks.clone(), 1.0, 0).watched(watch.clone()))],
+    };
+    Sources { train: vec![Box::new(train)], test }
+}
+
 /// Where the file is that a spec names.
 type Place<'a> = &'a dyn Fn(&FileSpec) -> Result<PathBuf, CatalogError>;
 
@@ -308,7 +360,7 @@ pub(crate) fn open(
 ) -> Result<Sources, CatalogError> {
     let kinds = [!spec.train.is_empty() || !spec.test.is_empty(), spec.synthetic.is_some(), spec.shipped.is_some()];
     if kinds.iter().filter(|&&given| given).count() != 1 {
-        let text = "give one of: files (`train`, `test`), `synthetic`, `shipped`";
+        let text = "give one of: files (`train`, `test`), `synthetic`, `sample` (on a node), `shipped`";
         return Err(CatalogError::Invalid(text.to_owned()));
     }
     if let Some(synthetic) = &spec.synthetic {

@@ -55,7 +55,20 @@ impl SyntheticSpec {
     }
 }
 
-/// What a data set is made of: files, a rule, or what comes with Weft; one of the three.
+/// A part of another data set's samples to train on, drawn by chance, and all of its samples to test with.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SampleSpec {
+    /// The name of that data set.
+    pub of: String,
+    /// How large the part is, above 0 and at most 1.
+    pub part: f64,
+    /// The same seed draws the same samples.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// What a data set is made of: files, a rule, another data set, or what comes with Weft; one of the four.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSetSpec {
@@ -65,6 +78,8 @@ pub struct DataSetSpec {
     pub test: Vec<SourceSpec>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<SyntheticSpec>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample: Option<SampleSpec>,
     /// `digits`: 1,797 handwritten digits of 8x8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shipped: Option<String>,

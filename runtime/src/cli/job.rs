@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde_json::json;
 
-use super::client::Client;
+use super::client::{Client, ClientError};
 use super::confirm::confirm;
 use super::logs::{self, LinesArgs};
 use super::output::{Output, bytes, harmless, moment, short_version};
@@ -14,6 +14,9 @@ use crate::logs::Whose;
 use crate::names::Name;
 use crate::units::Size;
 use weft_core::spec::ShapeChange;
+
+mod cost;
+mod plan;
 
 #[derive(Args)]
 pub struct ListArgs {
@@ -63,6 +66,16 @@ pub enum JobVerb {
         /// Also show where the time went
         #[arg(long)]
         stages: bool,
+        /// Show what was decided about its workers instead: what was expected, what came, and what one may choose between
+        #[arg(long, conflicts_with = "stages")]
+        plan: bool,
+    },
+    /// Show what it cost, by stage and by worker, and what a rented machine would have
+    Cost {
+        name: Name,
+        /// The machine to compare with, by its name in the price table
+        #[arg(long, value_name = "TYPE")]
+        rented: Option<String>,
     },
     /// Delete a job that is over; its models stay
     Delete {
@@ -153,7 +166,9 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             out.done(&detail, sentence)
         }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
-        JobVerb::History { name, stages } => history(&name, stages, client, out),
+        JobVerb::History { name, plan: true, .. } => plan::show(&name, client, out),
+        JobVerb::History { name, stages, .. } => history(&name, stages, client, out),
+        JobVerb::Cost { name, rented } => cost::run(&name, rented.as_deref(), client, out),
         JobVerb::Delete { name, yes } => {
             confirm(&format!("delete job `{name}` with its history?"), yes)?;
             client.delete_job(&name)?;
@@ -220,6 +235,7 @@ fn describe(detail: &JobDetail, out: &Output) -> String {
     rows.push(("exchanged", bytes(spending.bytes)));
     rows.push(("calls", format!("{}, {} cold starts", spending.invocations, spending.cold_starts)));
     rows.push(("cost", format!("{:.6}", spending.cost)));
+    rows.extend(cost::in_a_line(&detail.costs).map(|parts| ("of that", parts)));
     if !detail.models.is_empty() {
         rows.push(("models", detail.models.join(", ")));
     }
@@ -238,16 +254,21 @@ fn describe(detail: &JobDetail, out: &Output) -> String {
     out.fields(&rows)
 }
 
-fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
+/// All epochs of a job, page by page.
+pub fn all_epochs(name: &Name, client: &Client) -> Result<JobHistory, ClientError> {
     let mut all = JobHistory { epochs: Vec::new(), next: None };
     loop {
         let page = client.job_history(name, all.next)?;
         all.epochs.extend(page.epochs);
         all.next = page.next;
         if all.next.is_none() {
-            break;
+            return Ok(all);
         }
     }
+}
+
+fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
+    let all = all_epochs(name, client)?;
     out.show(&all, || {
         let mut text = epochs_table(&all.epochs, out);
         for epoch in &all.epochs {

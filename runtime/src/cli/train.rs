@@ -16,10 +16,12 @@ use crate::job::JobSpec;
 use crate::names::{MAX_NAME, Name};
 
 mod options;
+mod planning;
 pub mod screen;
 pub mod watch;
 
-pub use options::{TrainingOptions, name_value};
+pub use options::{LearningOptions, TrainingOptions, name_value};
+pub use planning::PlanArgs;
 pub use screen::seconds;
 
 /// Times that a submission is sent before giving up, where the connection breaks. Its key makes it one job all the same.
@@ -49,6 +51,8 @@ pub struct TrainArgs {
     detach: bool,
     #[command(flatten)]
     options: TrainingOptions,
+    #[command(flatten)]
+    plan: PlanArgs,
 }
 
 /// One of the words that the API takes.
@@ -58,21 +62,17 @@ pub fn word<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 
 impl TrainArgs {
     /// The job that the flags ask for; the function and the model to start from are as they were given.
-    fn spec(self) -> JobSpec {
+    pub fn spec(self) -> JobSpec {
         let base = JobSpec::new(self.function, self.dataset.map(Into::into));
         let name = self.name.map(Into::into);
-        self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base })
+        self.plan.over(self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base }))
     }
 }
 
 pub fn run(args: TrainArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
     let detach = args.detach;
     let mut spec = args.spec();
-    if is_path(&spec.function, "wasm") {
-        let (deployed, sentence) = deploy::deploy(Path::new(&spec.function), None, client, out)?;
-        out.note(sentence);
-        spec.function = deployed.function.name;
-    }
+    spec.function = deployed(spec.function, client, out)?;
     let mut sent = None;
     if let Some(file) = spec.init_from.take_if(|model| is_path(model, "safetensors")) {
         let model = send_model(Path::new(&file), client, out)?;
@@ -102,6 +102,16 @@ pub fn run(args: TrainArgs, client: &Client, out: &Output) -> anyhow::Result<()>
         return out.done(&job, sentence);
     }
     watch::to_its_end(&job.name.parse()?, client, out)
+}
+
+/// The name of a function; one that is given as a path is deployed first.
+pub fn deployed(function: String, client: &Client, out: &Output) -> anyhow::Result<String> {
+    if !is_path(&function, "wasm") {
+        return Ok(function);
+    }
+    let (deployed, sentence) = deploy::deploy(Path::new(&function), None, client, out)?;
+    out.note(sentence);
+    Ok(deployed.function.name)
 }
 
 /// Whether this is meant as a path, not as a name on the node.
@@ -141,7 +151,7 @@ fn model_name(file: &Path, digest: &Digest) -> anyhow::Result<Name> {
 }
 
 /// Sends a job; again where the connection broke and nobody knows whether it arrived.
-fn submit(spec: &JobSpec, client: &Client, out: &Output) -> Result<JobView, ClientError> {
+pub fn submit(spec: &JobSpec, client: &Client, out: &Output) -> Result<JobView, ClientError> {
     let mut random = [0; 16];
     let key = getrandom::fill(&mut random).ok().map(|()| hex(&random));
     let mut pause = FIRST_PAUSE;

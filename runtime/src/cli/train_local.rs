@@ -69,6 +69,51 @@ pub struct TrainLocalArgs {
     fresh_instances: bool,
     #[command(flatten)]
     options: TrainingOptions,
+    #[command(flatten)]
+    planned: PlannedArgs,
+}
+
+/// What only a node plans, here to be refused with the reason.
+#[derive(Debug, Args)]
+struct PlannedArgs {
+    #[arg(long, hide = true)]
+    policy: Option<String>,
+    #[arg(long, hide = true)]
+    cheapest: bool,
+    #[arg(long, hide = true)]
+    fastest: bool,
+    #[arg(long, hide = true)]
+    cheapest_within: Option<String>,
+    #[arg(long, hide = true)]
+    fastest_within: Option<String>,
+    #[arg(long, hide = true)]
+    deadline: Option<String>,
+    #[arg(long, hide = true)]
+    budget: Option<String>,
+    #[arg(long, hide = true)]
+    plan_only: bool,
+}
+
+impl PlannedArgs {
+    fn check(&self) -> anyhow::Result<()> {
+        let given = [
+            ("policy", self.policy.is_some()),
+            ("cheapest", self.cheapest),
+            ("fastest", self.fastest),
+            ("cheapest-within", self.cheapest_within.is_some()),
+            ("fastest-within", self.fastest_within.is_some()),
+            ("deadline", self.deadline.is_some()),
+            ("budget", self.budget.is_some()),
+            ("plan-only", self.plan_only),
+        ];
+        match given.iter().find(|(_, is_given)| *is_given) {
+            Some((flag, _)) => Err(anyhow!(
+                "`--{flag}`: nothing is planned without a node, where training costs nothing: use `weft train`, or \
+                 `--max-time` to end it in time"
+            )),
+            None => Ok(()),
+        }
+    }
 }
 
 pub fn run(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
@@ -105,12 +150,16 @@ impl TrainLocalArgs {
     fn checked_spec(&self, base: JobSpec) -> anyhow::Result<JobSpec> {
         let spec = self.spec(base);
         spec.check().map_err(with_flag)?;
+        if spec.plan.is_some() {
+            return Err(anyhow!("`--memory`: only a node's jobs choose from a range: give one size"));
+        }
         Ok(spec)
     }
 }
 
 async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
     // Whatever is wrong and can be known, is said before anything that takes long.
+    args.planned.check()?;
     OutputFiles::at(args.output.as_deref().unwrap_or(Path::new(ANY_NAME)))?;
     if !args.resume {
         args.checked_spec(JobSpec::new("function", None))?;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use weft_core::cost::Prices;
+use weft_core::cost::{Breakdown, Prices};
 use weft_core::spec::Shape;
 use weft_core::usage::{self, Spending, Stages, Used};
 
@@ -15,7 +15,9 @@ use crate::tenant::TrainingUse;
 const CHARGE_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Accounting {
-    prices: Prices,
+    pub prices: Prices,
+    /// What was paid since this began.
+    pub paid: f64,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -29,6 +31,7 @@ impl Accounting {
         let now = Instant::now();
         Self {
             prices,
+            paid: 0.0,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -43,11 +46,13 @@ impl Accounting {
     }
 
     /// Adds what one worker of a shape has used.
-    pub fn spend(&mut self, used: &Used, shape: &Shape, sums: &mut Sums) {
+    pub fn spend(&mut self, worker: u32, used: &Used, shape: &Shape, sums: &mut Sums) {
         let memory = shape.memory * u64::from(shape.fan_out);
         let spending = self.prices.spending(used, memory);
         sums.stages.add(&used.stages);
         sums.spending.add(&spending);
+        sums.costs.spend(worker, used, memory, &self.prices);
+        self.paid += spending.cost;
         sums.memory = sums.memory.max(used.memory);
         self.uncharged.add(&TrainingUse {
             invocations: used.invocations,
@@ -79,6 +84,13 @@ impl Accounting {
             seconds: traffic.seconds - before.seconds,
         });
     }
+}
+
+/// What epochs cost together, by stage and by worker.
+pub fn costs<'a>(epochs: impl Iterator<Item = &'a EpochRecord>) -> Breakdown {
+    let mut costs = Breakdown::default();
+    epochs.for_each(|epoch| costs.add(&epoch.costs));
+    costs
 }
 
 /// A job's total of what its epochs took.

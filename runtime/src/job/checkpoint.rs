@@ -11,6 +11,7 @@ use super::record::Reshaped;
 use crate::catalog::CatalogError;
 use crate::dataset::shard::Cut;
 use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
+use weft_core::cost::Breakdown;
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
 use weft_core::usage::{Spending, Stages, Traffic};
@@ -66,6 +67,8 @@ pub struct Sums {
     pub losses: u64,
     pub stages: Stages,
     pub spending: Spending,
+    #[serde(default)]
+    pub costs: Breakdown,
     /// What went through the channel.
     #[serde(default)]
     pub traffic: Traffic,

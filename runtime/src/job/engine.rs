@@ -7,6 +7,7 @@
 //! - `rounds`: one round, and what comes of it
 //! - `epoch`: the end of an epoch
 //! - `reshaping`: other workers, between two rounds
+//! - `planning`: which, and what the job may cost
 //! - `keeper`: who keeps what it comes to
 
 use std::collections::BTreeMap;
@@ -37,12 +38,14 @@ use crate::train::declared::Plan;
 mod beginning;
 mod epoch;
 mod keeper;
+mod planning;
 mod reshaping;
 mod rounds;
 
 use beginning::Machinery;
 pub use beginning::{Load, Origin};
-pub use keeper::{Keeper, ModelFacts};
+pub use keeper::{ByHand, Keeper, ModelFacts};
+pub use planning::{Planning, SpentAtMost};
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,6 +89,8 @@ pub struct Engine<K> {
     /// Whether what workers keep was changed here since the latest round.
     has_new_states: bool,
     accounting: Accounting,
+    /// Who decides about the workers, and keeps the budget, if somebody does.
+    planning: Option<Planning>,
 }
 
 impl<K: Keeper> Engine<K> {
@@ -94,14 +99,17 @@ impl<K: Keeper> Engine<K> {
         self.accounting.begin();
         let ending = match self.train().await {
             Ok(reason) => Ending::Done(reason),
+            Err(Halt::OutOfBudget(why)) => self.end_for_budget(&why).await,
             Err(halt) => Ending::Halted(halt),
         };
         self.account();
         self.charge(true).ok();
+        self.note_all_spending().await;
         // Before the job is said to be over: what its workers held is free for others then.
         self.team.dismiss().await;
         // A pause is no end, and what passes is none: the checkpoint is enough.
         if !matches!(ending, Ending::Halted(Halt::Paused | Halt::Waits(_)))
+            && !self.is_only_planned()
             && let Err(halt) = self.keep_last_model().await
         {
             return match ending {
@@ -112,18 +120,44 @@ impl<K: Keeper> Engine<K> {
         ending
     }
 
+    /// The job ends as it was after the last round, before it costs more than it may.
+    async fn end_for_budget(&mut self, why: &str) -> Ending {
+        self.team.spend_until = None;
+        self.account();
+        self.tell_plan(self.training.progress.epoch, false);
+        let reason = self.used_up(why);
+        match self.checkpoint(None).await {
+            Ok(()) => Ending::Done(reason),
+            Err(halt) => Ending::Halted(halt),
+        }
+    }
+
     async fn train(&mut self) -> Result<String, Halt> {
         let epochs = self.workshop.spec().words.epochs;
         while self.training.progress.epoch < epochs {
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
             let mut steps = self.begin_steps();
             while self.training.progress.done < steps {
+                if let Some(reason) = self.plan(steps).await? {
+                    return Ok(reason);
+                }
                 if self.change_shape().await? {
                     steps = self.begin_steps();
+                    // What was changed by hand is told first.
+                    if self.planning.is_some() {
+                        continue;
+                    }
                 }
-                match self.is_free() {
-                    true => self.free_stretch(steps).await?,
-                    false => self.next_round(steps).await?,
+                let trained = match self.is_free() {
+                    true => self.free_stretch(steps).await,
+                    false => self.next_round(steps).await,
+                };
+                match trained {
+                    Err(Halt::OutOfMemory(reason)) => {
+                        self.go_back(reason).await?;
+                        steps = self.begin_steps();
+                    }
+                    trained => trained?,
                 }
             }
             let verdict = self.end_epoch().await?;
@@ -176,12 +210,22 @@ impl<K: Keeper> Engine<K> {
         let every = self.workshop.spec().checkpoint_every.map(|every| every.get());
         let mut stretch = self.workshop.rule().stretch(self.shape.workers, self.position(steps));
         // One worker alone may stop anywhere; others only where they meet.
-        if let Some(every) = every.filter(|_| self.shape.workers == 1 && self.merger.exchange.descends())
+        let may_stop = self.shape.workers == 1 && self.merger.exchange.descends();
+        if let Some(every) = every.filter(|_| may_stop)
             && every - self.since_checkpoint < stretch.steps
         {
             stretch = Stretch { steps: every - self.since_checkpoint, joins: false };
         }
+        let fit = self.steps_that_fit(stretch.steps, may_stop).await?;
+        if fit == 0 {
+            return Ok(());
+        }
+        if fit < stretch.steps {
+            stretch = Stretch { steps: fit, joins: false };
+        }
+        let (began, paid) = (Instant::now(), self.accounting.paid);
         self.train_round(stretch).await?;
+        self.note_round(stretch.steps, began, paid);
         self.advance(stretch.steps, steps, every).await
     }
 
@@ -211,15 +255,15 @@ impl<K: Keeper> Engine<K> {
     /// Accumulates a round's loss, samples and resource use.
     fn count(&mut self, contributions: &Contributions, trains: bool) -> Result<(), Halt> {
         let sums = &mut self.training.progress.sums;
-        for (_, contribution) in contributions {
+        for (worker, contribution) in contributions {
             if trains {
                 sums.loss += contribution.loss;
                 sums.samples += contribution.samples;
             }
-            self.accounting.spend(&contribution.used, &self.shape, sums);
+            self.accounting.spend(*worker, &contribution.used, &self.shape, sums);
         }
-        for used in std::mem::take(&mut self.team.overhead) {
-            self.accounting.spend(&used, &self.shape, sums);
+        for (worker, used) in std::mem::take(&mut self.team.overhead) {
+            self.accounting.spend(worker, &used, &self.shape, sums);
         }
         self.charge(false)
     }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use weft_core::cost::Prices;
+use weft_core::plan::prices::PriceTable;
 
 use crate::blob::Blobs;
 use crate::catalog::Catalog;
@@ -39,11 +39,12 @@ pub struct Facilities {
 }
 
 /// What the operator has set for jobs.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct OperatorRules {
     /// Functions of all jobs that compute at once.
     pub max_workers: u32,
     /// Cores that a function may compute on for each GiB of its memory; 0 for no cap.
     pub cores_per_gib: f64,
-    pub prices: Prices,
+    /// What things cost here.
+    pub prices: Arc<PriceTable>,
 }

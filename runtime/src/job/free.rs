@@ -116,8 +116,8 @@ impl FreeDirector for FreeDirecting<'_> {
     }
 
     fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt> {
-        let Contribution { samples, loss, used, .. } = *own;
-        let counted = Contribution { samples, loss, used, ..Contribution::default() };
+        let Contribution { samples, loss, ref used, .. } = *own;
+        let counted = Contribution { samples, loss, used: used.clone(), ..Contribution::default() };
         self.arrived.push((who.worker, Box::new(counted)));
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(who.worker as usize), &own.worker_state)

@@ -10,13 +10,15 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use weft_core::plan::bounds::Room;
+use weft_core::plan::course::CourseRecord;
 use weft_core::spec::{Shape, ShapeChange};
 
 use super::checkpoint::{Progress, Training};
-use super::engine::{Keeper, ModelFacts};
+use super::engine::{ByHand, Keeper, ModelFacts, SpentAtMost};
 use super::live::Live;
 use super::model::GlobalModel;
-use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, Reshaped};
+use super::record::{CheckpointRef, EpochRecord, Job, JobEvent, PlanStep, Reshaped};
 use super::roster::Advance;
 use super::scale;
 use super::team::{Halt, Order};
@@ -60,6 +62,9 @@ struct Changes {
     made: Vec<ShapeChange>,
     /// Why they are put off, if they are.
     reason: String,
+    /// What is planned, and a decision that is told once it is kept.
+    plan: Option<Arc<CourseRecord>>,
+    news: Option<PlanStep>,
 }
 
 /// The name of a job's model. A job's name that is too long for the suffix is cut, and told from others that begin alike by
@@ -233,7 +238,14 @@ impl Keeper for Kept {
             self.live.give_back_epoch(epoch);
         }
         kept?;
-        self.changes.locked().made.clear();
+        let news = {
+            let mut changes = self.changes.locked();
+            changes.made.clear();
+            changes.news.take()
+        };
+        if let Some(news) = news {
+            self.live.events.tell(JobEvent::Plan(Box::new(news)));
+        }
         Ok(())
     }
 
@@ -282,16 +294,38 @@ impl Keeper for Kept {
         Ok(())
     }
 
-    fn wanted_shape(&self, epoch: u64, is_begun: bool, now: &Shape) -> Option<Shape> {
+    fn wanted_shape(&self, epoch: u64, is_begun: bool, now: &Shape) -> Option<ByHand> {
         let job = self.live.job();
         if job.changes.is_empty() {
             return None;
         }
         let due: Vec<ShapeChange> =
             job.changes.iter().filter(|change| change.is_due(epoch, is_begun)).copied().collect();
-        let wanted = (!due.is_empty()).then(|| scale::after(*now, due.clone()));
+        let wanted = (!due.is_empty()).then(|| ByHand {
+            shape: scale::after(*now, due.clone()),
+            workers: due.iter().rev().find_map(|change| change.workers),
+            memory: due.iter().rev().find_map(|change| change.memory),
+        });
         self.changes.locked().due = due;
         wanted
+    }
+
+    fn room(&self, now: &Shape) -> Room {
+        self.jobs.room(&self.workshop, &self.live, now)
+    }
+
+    fn planned(&self, record: Arc<CourseRecord>, news: Option<PlanStep>) {
+        let mut changes = self.changes.locked();
+        changes.plan = Some(record);
+        changes.news = news.or(changes.news.take());
+    }
+
+    async fn note_spending(&self, most: SpentAtMost) -> Result<(), Halt> {
+        let note = || async {
+            self.jobs.roster.change(&self.live, |job| job.spent_at_most = Some(most)).await?;
+            Ok(())
+        };
+        self.insist("what the job has spent", note).await
     }
 
     fn book(&self, shape: &Shape) -> Result<(), String> {
@@ -372,8 +406,11 @@ impl Kept {
         drop(room);
         let next = CheckpointRef { digest: pin.digest(), size, epoch, step };
         let before = live.job().checkpoint;
-        let made = self.changes.locked().made.clone();
-        let advance = Advance { checkpoint: next, epoch: record, shape, made };
+        let (made, plan) = {
+            let changes = self.changes.locked();
+            (changes.made.clone(), changes.plan.clone())
+        };
+        let advance = Advance { checkpoint: next, epoch: record, shape, made, plan };
         match roster.advance(live, advance, tenant).await {
             Ok(()) => {}
             Err(error) => {

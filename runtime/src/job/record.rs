@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::engine::SpentAtMost;
 use super::model::HostMemory;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
@@ -13,6 +14,9 @@ use crate::meta::Record;
 use crate::names::Name;
 use crate::tenant::TenantId;
 use crate::text;
+use weft_core::cost::Breakdown;
+use weft_core::plan::course::CourseRecord;
+use weft_core::plan::policy::{Decision, Spent};
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
 use weft_core::suspects::Deaths;
 use weft_core::usage::{Spending, Stages, Traffic};
@@ -72,6 +76,9 @@ pub struct EpochRecord {
     pub memory: u64,
     pub stages: Stages,
     pub spending: Spending,
+    /// What that cost by stage and by worker.
+    #[serde(default, skip_serializing_if = "Breakdown::is_empty")]
+    pub costs: Breakdown,
     /// Workers that were lost, and started again.
     pub losses: u64,
     /// What went through the channel; nothing where numbers stay where they are.
@@ -111,7 +118,7 @@ impl EpochRecord {
     /// Bytes of memory that it takes, about.
     pub(crate) fn bytes(&self) -> u64 {
         let metrics: usize = self.validation.keys().map(|name| name.len() + METRIC_BYTES).sum();
-        (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..])) as u64
+        (size_of::<Self>() + metrics + size_of_val(&self.reshaped[..]) + size_of_val(&self.costs.workers[..])) as u64
     }
 }
 
@@ -196,9 +203,30 @@ pub struct Job {
     /// The host's memory for copies of the model; nothing until it was tried out.
     #[serde(default)]
     pub host: HostMemory,
+    /// What is planned about it, as of the checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "shared")]
+    pub plan: Option<Arc<CourseRecord>>,
+    /// What it has spent at most, where that must be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spent_at_most: Option<SpentAtMost>,
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
+}
+
+/// For `#[serde(with = …)]`: what is shared in memory is written as what it is.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<T: Serialize, S: Serializer>(value: &Option<Arc<T>>, to: S) -> Result<S::Ok, S::Error> {
+        value.as_deref().serialize(to)
+    }
+
+    pub fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(from: D) -> Result<Option<Arc<T>>, D::Error> {
+        Ok(Option::<T>::deserialize(from)?.map(Arc::new))
+    }
 }
 
 impl Record for Job {
@@ -238,6 +266,8 @@ pub enum JobEvent {
     },
     /// Its workers are others from now on, in number or in size.
     Reshaped(Reshaped),
+    /// Something was decided about its workers.
+    Plan(Box<PlanStep>),
 }
 
 impl Job {
@@ -332,6 +362,7 @@ impl JobEvent {
         let beside = match self {
             Self::State { reason, .. } | Self::Worker { reason, .. } => reason.len() as u64,
             Self::Epoch(epoch) => epoch.bytes(),
+            Self::Plan(step) => (size_of::<PlanStep>() + step.decision.why.len()) as u64,
             Self::Progress(_) | Self::Ready { .. } | Self::Checkpoint { .. } | Self::Reshaped(_) => 0,
         };
         size_of::<(u64, Self)>() as u64 + beside
@@ -347,8 +378,23 @@ impl JobEvent {
             Self::Worker { .. } => "worker",
             Self::Checkpoint { .. } => "checkpoint",
             Self::Reshaped(_) => "reshaped",
+            Self::Plan(_) => "plan",
         }
     }
+}
+
+/// What was decided about a job's workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct PlanStep {
+    /// Steps of the whole job that were done by then.
+    pub step: u64,
+    /// How many workers there are to be from then on, and how large.
+    pub workers: u32,
+    /// Bytes of memory of each function.
+    pub memory: u64,
+    /// What was used by then.
+    pub spent: Spent,
+    pub decision: Decision,
 }
 
 /// How far an epoch is.
@@ -395,6 +441,8 @@ pub(super) mod tests {
             host: HostMemory::default(),
             changes: Vec::new(),
             scaled: false,
+            plan: None,
+            spent_at_most: None,
             idempotency: None,
         }
     }

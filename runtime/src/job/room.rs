@@ -22,7 +22,8 @@ impl Jobs {
             return Err(BadSpec::new("workers", problem).into());
         }
         check_devices(tenant, &shape, found.device, &found.pool)?;
-        check_quota(tenant, &shape, 0)
+        check_quota(tenant, &shape, 0)?;
+        self.check_largest(tenant, &shape, found)
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use weft_core::cost::Prices;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
@@ -21,6 +22,7 @@ use super::engine::{Ending, Engine, Origin};
 use super::keep::{Kept, ordered};
 use super::live::Live;
 use super::meter::Meter;
+use super::planning::planning;
 use super::prepare::Found;
 use super::record::{Job, JobEvent, State};
 use super::team::{Halt, Lines, News, Team};
@@ -105,6 +107,7 @@ fn run(
     let mut waits = None;
     let note = jobs.roster.change_anyway(live, |job| match ending {
         Ending::Done(reason) => job.end(State::Done, reason),
+        Ending::Halted(Halt::OutOfBudget(why)) => job.end(State::Done, format!("its budget is used up: {why}")),
         Ending::Halted(Halt::OutOfTime) => job.end(State::Done, "`max_time` is over"),
         Ending::Halted(Halt::Stopped) => job.end(State::Stopped, "stopped"),
         Ending::Halted(Halt::Failed(error)) => job.end(State::Failed, error),
@@ -182,8 +185,11 @@ async fn train(
     live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
     live.note_ready(ms);
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
-    let prices = jobs.facilities.rules.prices;
+    let prices = Prices::from(&*jobs.facilities.rules.prices);
+    let before = if let Origin::Checkpoint(training) = &from { training.progress.shape } else { None };
+    let planning = planning(&job, &workshop, &prices, before).map_err(Halt::Failed)?;
     let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
+    let engine = if let Some(planning) = planning { engine.planned(planning) } else { engine };
     let ending = engine.run().await;
     leave(live, &*channel).await;
     Ok(ending)

@@ -210,7 +210,12 @@ impl Jobs {
     async fn take_more(&self, pool: &Pool, tenant: &Tenant, live: &Live, ask: &mut Ask, leases: &mut Vec<Vec<Lease>>) {
         let job = live.job();
         let (mut shape, most) = (job.shape(), job.spec.workers.most);
-        let Some(device) = job.spec.check().ok().and_then(|spec| Some(device_and_codec(&spec).ok()?.0)) else { return };
+        let Ok(spec) = job.spec.check() else { return };
+        let Ok((device, _)) = device_and_codec(&spec) else { return };
+        // What a policy decides about begins with the fewest.
+        if spec.plan.is_some_and(|plan| plan.decides()) {
+            return;
+        }
         // What its copies of the model take is not known before it was tried out.
         let is_known = job.host != HostMemory::default();
         if !job.spec.workers.is_range() || job.scaled || job.checkpoint.is_some() || !is_known {

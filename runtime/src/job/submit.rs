@@ -103,6 +103,8 @@ impl Jobs {
             starts: 0,
             deaths: Default::default(),
             host: Default::default(),
+            plan: None,
+            spent_at_most: None,
             idempotency,
             spec,
         };

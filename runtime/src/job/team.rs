@@ -51,6 +51,8 @@ pub enum Halt {
     Stopped,
     Paused,
     OutOfTime,
+    /// What comes next might cost more than the job may, for this reason.
+    OutOfBudget(String),
     /// Something temporary is in the way: a full device, a bucket that cannot be reached.
     Waits(String),
     /// A worker of a job that may have more memory has run out of it.
@@ -144,6 +146,8 @@ pub struct Team {
     kills: mpsc::UnboundedReceiver<u32>,
     runtime: Handle,
     deadline: Option<Instant>,
+    /// When what is done now is ended, as it might cost more than there is.
+    pub spend_until: Option<Instant>,
     straggler: Option<Duration>,
     pub sizes: Sizes,
     /// Of this epoch, as it was when the shape last changed.
@@ -160,8 +164,8 @@ pub struct Team {
     seam: Seam,
     /// How many workers were lost so far.
     pub losses: u64,
-    /// Resources of workers that have not handed in a contribution, such as those of starting up or merging.
-    pub overhead: Vec<Used>,
+    /// Resources of workers, each with its number, that have not handed in a contribution, such as those of starting up or merging.
+    pub overhead: Vec<(u32, Used)>,
     news: Box<dyn Fn(News) + Send>,
 }
 
@@ -236,6 +240,7 @@ impl Team {
             kills: lines.kills,
             runtime: Handle::current(),
             deadline,
+            spend_until: None,
             straggler,
             sizes: Sizes::default(),
             epoch_steps: EpochSteps::default(),
@@ -308,8 +313,8 @@ impl Team {
         let mut last_words = std::mem::replace(&mut self.reports, reports);
         let over = async {
             while let Some(report) = last_words.recv().await {
-                if let Report::Ready { used, .. } | Report::Merged { used, .. } = report {
-                    self.overhead.push(used);
+                if let Report::Ready { who, used, .. } | Report::Merged { who, used, .. } = report {
+                    self.overhead.push((who.worker, used));
                 }
             }
         };
@@ -325,7 +330,7 @@ impl Team {
     /// Waits for a message, an order or a deadline. Nothing has happened where followers were only told of the silence.
     async fn happen(&mut self, overdue: Option<Instant>) -> Result<Option<Happened>, Halt> {
         let tell_at = self.silence.tell_at();
-        let alarm = [self.deadline, overdue].into_iter().flatten().fold(tell_at, Instant::min);
+        let alarm = [self.deadline, self.spend_until, overdue].into_iter().flatten().fold(tell_at, Instant::min);
         let ring = tokio::time::sleep_until(alarm.into());
         let happened = tokio::select! {
             biased;
@@ -349,6 +354,9 @@ impl Team {
             }
             Happened::Killed(worker) => Ok(Some(Happened::Killed(worker))),
             Happened::Overdue if self.deadline.is_some_and(|deadline| deadline <= now) => Err(Halt::OutOfTime),
+            Happened::Overdue if self.spend_until.is_some_and(|until| until <= now) => {
+                Err(Halt::OutOfBudget("the round takes longer than it may".to_owned()))
+            }
             Happened::Overdue if overdue.is_none_or(|overdue| overdue > now) => {
                 let silent = self.silence.tell(now);
                 let awaited = self.free.as_ref().map_or_else(|| self.barrier.awaited(), Free::awaited);
@@ -403,7 +411,9 @@ impl Team {
             self.last_error = error.to_string();
             self.last_error_passes = error.passes();
             self.tell_lost(who.worker, self.last_error.clone());
-            if matches!(error, WorkerError::OutOfMemory(_)) && self.workshop.spec().words.memory == Memory::Auto {
+            let spec = self.workshop.spec();
+            let may_have_more = spec.words.memory == Memory::Auto || spec.plan.is_some_and(|plan| plan.tries());
+            if matches!(error, WorkerError::OutOfMemory(_)) && may_have_more {
                 return Err(Halt::OutOfMemory(self.last_error.clone()));
             }
         }

@@ -7,7 +7,7 @@
 use std::time::{Duration, Instant};
 
 /// Core time that may be used at once.
-const RESERVE: Duration = Duration::from_millis(100);
+pub const RESERVE: Duration = Duration::from_millis(100);
 const GIB: f64 = (1_u64 << 30) as f64;
 
 #[derive(Clone, Debug)]

@@ -227,8 +227,8 @@ mod tests {
         let contribution = Contribution { payload: Some(Payload::Stored(slot)), samples: 9, ..Contribution::default() };
         let (round, merge, generation) = (1 << 40, 5, 2);
         for report in [
-            Report::Ready { who, declaration, used },
-            Report::Ready { who, declaration: None, used },
+            Report::Ready { who, declaration, used: used.clone() },
+            Report::Ready { who, declaration: None, used: used.clone() },
             Report::Done { who, round, generation, contribution: Box::new(contribution) },
             Report::Merged { who, round, merge, generation, used },
             Report::ModelMissing { who, round, generation },

@@ -299,6 +299,8 @@ impl WorkerLoop {
             instances: self.worker.instances() + self.fan_out.as_ref().map_or(0, FanOut::instances),
         };
         let before = std::mem::replace(&mut self.seen, now);
+        let info = self.worker.context().device().info();
+        let is_gpu = info.kind.is_gpu();
         Used {
             stages: Stages {
                 data: timing.data.as_secs_f64(),
@@ -308,7 +310,8 @@ impl WorkerLoop {
             },
             cpu: now.cpu.saturating_sub(before.cpu),
             device: now.device.saturating_sub(before.device),
-            is_gpu: self.worker.context().device().info().kind.is_gpu(),
+            is_gpu,
+            gpu: if is_gpu { format!("{}, {}", info.name, info.kind) } else { String::new() },
             wall: now.at - before.at,
             memory: self.lease.used() as u64 + self.worker.memory(),
             invocations: 0,

@@ -26,9 +26,6 @@ use crate::sandbox::TeamId;
 use crate::tenant::Tenant;
 use crate::train::worker::{FunctionHost, Trainer};
 
-/// What is used on one's own machine costs nothing.
-const FREE: Prices = Prices { cpu_second: 0.0, gpu_second: 0.0, gib_second: 0.0, start: 0.0, gib_moved: 0.0 };
-
 /// What is to be trained, on what, and how.
 pub struct LocalJob {
     pub host: FunctionHost,
@@ -71,6 +68,11 @@ impl LocalJob {
     ) -> Result<PreparedJob, JobError> {
         let Self { host, trainer, tenant, pool, log, name, data, spec, instances } = self;
         let spec = spec.check()?;
+        if spec.plan.is_some() {
+            let problem = "nothing is planned without a node, where training costs nothing: use `weft train`, or \
+                           `max_time_ms` to end it in time";
+            return Err(BadSpec::new("plan", problem).into());
+        }
         let (device, codec) = device_and_codec(&spec)?;
         let shape = spec.first_shape(data.as_ref().map(|data| data.manifest.train.count));
         // A worker that is replaced is still there while the next one starts.
@@ -155,7 +157,9 @@ impl PreparedJob {
             let started = Team::start(workshop.clone(), channel.clone(), shape, leases, lines, deadline).await;
             let (team, declaration) = started?;
             ready();
-            let engine = Engine::new(workshop, channel, team, *declaration, keeper, FREE, origin)?;
+            // What is used on one's own machine costs nothing.
+            let free = Prices::default();
+            let engine = Engine::new(workshop, channel, team, *declaration, keeper, free, origin)?;
             Ok::<Ending, Halt>(engine.run().await)
         };
         train.await.unwrap_or_else(Ending::Halted)

@@ -21,6 +21,7 @@ mod faults;
 mod full;
 mod infer;
 mod optimum;
+mod plan;
 mod refused;
 mod restarts;
 mod scale;

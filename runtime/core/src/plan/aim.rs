@@ -1,6 +1,7 @@
 //! What a plan is to achieve, and within what.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::words::{money, spoken};
 
@@ -13,7 +14,7 @@ pub enum Aim {
 }
 
 /// What may be used, at most.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,11 +1,12 @@
 //! What no decision leaves: how many workers there may be, and how large.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::spec::LEAST_MEMORY;
 
 /// The least and the most that there may be of workers and of their memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
     pub least_workers: u32,
@@ -31,18 +32,25 @@ pub enum BadBounds {
 }
 
 /// What there is room for now: it changes while other jobs come and go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Room {
     /// Workers that the tenant's quota allows this job.
     pub quota: u32,
     /// Workers that the node has room for, with those that the job has already.
     pub workers: u32,
+    /// Memory below which the job cannot be trained, as far as is known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub least_memory: u64,
+}
+
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 impl Room {
     /// As many as one likes.
-    pub const ENDLESS: Self = Self { quota: u32::MAX, workers: u32::MAX };
+    pub const ENDLESS: Self = Self { quota: u32::MAX, workers: u32::MAX, least_memory: 0 };
 }
 
 impl Bounds {
@@ -57,10 +65,11 @@ impl Bounds {
         if self.memory_step == 0 { Err(BadBounds::Step) } else { Ok(()) }
     }
 
-    /// The bounds with no more workers than there is room for, and with one at least.
+    /// The bounds with no more workers than there is room for, and with one at least; and with no less memory than is needed.
     pub fn within(&self, room: Room) -> Self {
         let most_workers = self.most_workers.min(room.quota).min(room.workers).max(1);
-        Self { most_workers, least_workers: self.least_workers.min(most_workers), ..*self }
+        let least_memory = self.least_memory.max(room.least_memory).min(self.most_memory);
+        Self { most_workers, least_workers: self.least_workers.min(most_workers), least_memory, ..*self }
     }
 
     pub fn workers(&self, workers: u32) -> u32 {
@@ -103,10 +112,10 @@ mod tests {
 
     #[test]
     fn little_room_is_stronger_than_the_least_that_was_asked_for() {
-        let tight = BOUNDS.within(Room { quota: 5, workers: 1 });
+        let tight = BOUNDS.within(Room { quota: 5, workers: 1, ..Room::ENDLESS });
         assert_eq!((tight.least_workers, tight.most_workers), (1, 1));
-        assert_eq!(BOUNDS.within(Room { quota: 0, workers: 0 }).workers(7), 1);
-        assert_eq!(BOUNDS.within(Room { quota: 5, workers: 7 }).workers(7), 5);
+        assert_eq!(BOUNDS.within(Room { quota: 0, workers: 0, ..Room::ENDLESS }).workers(7), 1);
+        assert_eq!(BOUNDS.within(Room { quota: 5, workers: 7, ..Room::ENDLESS }).workers(7), 5);
     }
 
     #[test]

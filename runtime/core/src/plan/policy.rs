@@ -166,6 +166,7 @@ impl Planner {
         for (at, event) in record.iter().enumerate() {
             match event {
                 Event::Told(observation) => planner.tell(observation),
+                Event::Lost { seconds, cost } => planner.lose(*seconds, *cost),
                 Event::Pinned { workers, memory } => planner.pin(*workers, *memory),
                 Event::Asked { situation, decision } => {
                     let again = planner.ask(situation);
@@ -189,6 +190,16 @@ impl Planner {
         &self.spent
     }
 
+    /// What it is to do.
+    pub fn spec(&self) -> &PlanSpec {
+        &self.spec
+    }
+
+    /// The limits of the whole job, with those of the policy.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// What is known about shapes, if this policy searches: for a table of what one may choose between.
     pub fn search(&self) -> Option<&super::search::Search> {
         match &self.mind {
@@ -204,9 +215,15 @@ impl Planner {
         self.record.push(Event::Pinned { workers, memory });
     }
 
+    /// So much was used for work that is done again. It is gone, and says nothing about any shape.
+    pub fn lose(&mut self, seconds: f64, cost: f64) {
+        self.spent.seconds += sound(seconds);
+        self.spent.cost += sound(cost);
+        self.record.push(Event::Lost { seconds, cost });
+    }
+
     /// What the stretch took that the last decision led to.
     pub fn tell(&mut self, observation: &Observation) {
-        let sound = |value: f64| if value.is_finite() && value > 0.0 { value } else { 0.0 };
         let (elapsed, cost) = (sound(observation.elapsed).max(sound(observation.seconds)), sound(observation.cost));
         self.spent.seconds += elapsed;
         self.spent.cost += cost;
@@ -245,7 +262,7 @@ impl Planner {
 
     fn decide(&mut self, situation: &Situation) -> Decision {
         let bounds = self.bounds(situation.room);
-        let rest = self.spec_rest();
+        let rest = self.rest();
         if rest.cost.is_some_and(|it| it <= 0.0) {
             return Decision::stop(format!(
                 "The budget is used up: {} of it were spent, and {} are kept for the checkpoint.",
@@ -341,8 +358,8 @@ impl Planner {
         self.limits.cost.map_or(0.0, |it| it * self.spec.reserve)
     }
 
-    /// What may still be used.
-    fn spec_rest(&self) -> Limits {
+    /// What may still be used: of the budget, without what is kept for the checkpoint.
+    pub fn rest(&self) -> Limits {
         Limits {
             seconds: self.limits.seconds.map(|it| it - self.spent.seconds),
             cost: self.limits.cost.map(|it| it - self.reserve() - self.spent.cost),
@@ -363,6 +380,11 @@ impl Planner {
             last.cost / steps * cheaper.max(slower * second(shape) / second(&last.shape)),
         ))
     }
+}
+
+/// What is no amount is none.
+fn sound(value: f64) -> f64 {
+    if value.is_finite() && value > 0.0 { value } else { 0.0 }
 }
 
 /// How many steps are sure to fit into what may be spent, and whether that is fewer than was wished; None if not even one.

@@ -192,9 +192,11 @@ impl PriceTable {
 impl From<&PriceTable> for Prices {
     /// What a running job is charged by. A job does not pay for calls, storage and machines of its own.
     fn from(table: &PriceTable) -> Self {
+        let by_kind = table.device_second.iter().filter(|(kind, _)| !["cpu", ANY_GPU].contains(&kind.as_str()));
         Self {
             cpu_second: table.device("cpu").unwrap_or_default(),
             gpu_second: table.device(ANY_GPU).unwrap_or_default(),
+            gpus: by_kind.map(|(kind, price)| (kind.to_lowercase(), *price)).collect(),
             gib_second: table.gib_second,
             start: table.start,
             gib_moved: table.traffic_gib,

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::sync_words::ReadSync;
 use super::{
-    BadSpec, FIRST_AUTO_MEMORY, FanOut, JobSpec, K, Keep, MAX_BATCH, MAX_EPOCHS, MAX_FAN_OUT, Memory, PLAIN, RANGES,
-    Shape,
+    BadSpec, CheckedPlan, FIRST_AUTO_MEMORY, FanOut, JobSpec, K, Keep, MAX_BATCH, MAX_EPOCHS, MAX_FAN_OUT, Memory,
+    PLAIN, RANGES, Shape,
 };
 use crate::sync::combination::{self, Combination};
 use crate::sync::topology;
@@ -25,6 +25,9 @@ pub struct CheckedSpec {
     pub lifetime: Option<Duration>,
     pub max_time: Option<Duration>,
     pub checkpoint_every: Option<NonZeroU64>,
+    /// What is planned, if anything is.
+    #[serde(default)]
+    pub plan: Option<CheckedPlan>,
     sync: ReadSync,
 }
 
@@ -55,6 +58,7 @@ impl JobSpec {
             lifetime: span(self.lifetime_ms),
             max_time: span(self.max_time_ms),
             checkpoint_every: NonZeroU64::new(self.checkpoint_every),
+            plan: self.plan.as_ref().map(|plan| plan.check(self)).transpose()?,
             sync: ReadSync::of(self)?,
             words: self.clone(),
         })
@@ -195,6 +199,7 @@ impl CheckedSpec {
         let workers = self.words.workers;
         self.check_workers(&sync, workers.least)?;
         self.check_workers(&sync, workers.most)?;
+        self.check_plan(&sync)?;
         Ok(sync)
     }
 

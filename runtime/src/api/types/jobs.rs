@@ -4,6 +4,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
 use crate::job::record::CheckpointRef;
+use weft_core::cost::Breakdown;
 use weft_core::spec::{Shape, ShapeChange};
 
 use crate::job::{EpochRecord, JobEvent, JobSpec, Spending, State};
@@ -86,6 +87,9 @@ pub struct JobDetail {
     pub models: Vec<String>,
     /// Of all epochs, those that were done again included.
     pub spending: Spending,
+    /// What the epochs of its history cost, by stage and by worker.
+    #[serde(default)]
+    pub costs: Breakdown,
     /// Workers that were lost, and started again.
     pub losses: u64,
     /// How often it was started: once, and once after each stop or crash.

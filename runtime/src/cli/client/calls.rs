@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use ureq::http::{HeaderMap, Method};
+use weft_core::plan::prices::PriceTable;
 use weft_core::spec::ShapeChange;
 use weft_gpu::pool::DeviceId;
 
@@ -13,8 +14,8 @@ use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
-    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, RollbackRequest, TenantCreated, TenantList,
-    TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
+    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, TenantCreated,
+    TenantList, TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
@@ -163,6 +164,11 @@ impl Client {
     /// One page.
     pub fn job_history(&self, name: &Name, after: Option<u64>) -> Result<JobHistory, ClientError> {
         self.get(format!("/v1/jobs/{name}/history{}", query(&[("after", after.map(|epoch| epoch.to_string()))])))
+    }
+
+    /// What is planned about it, and what was decided.
+    pub fn job_plan(&self, name: &Name) -> Result<PlanView, ClientError> {
+        self.get(format!("/v1/jobs/{name}/plan"))
     }
 
     /// What happened, and then what happens, until the job is over. `last` is the id of the last event that was seen.
@@ -318,6 +324,11 @@ impl Client {
     pub fn delete_params(&self, job: Option<&Name>) -> Result<ParamsDeleted, ClientError> {
         let path = format!("/v1/params{}", query(&[("job", job.map(Name::to_string))]));
         self.json(Ask { method: Method::DELETE, path, headers: Vec::new(), body: None, wait: SOON })
+    }
+
+    /// What the node charges.
+    pub fn prices(&self) -> Result<PriceTable, ClientError> {
+        self.get("/v1/prices".to_owned())
     }
 
     /// The tenant that the key belongs to.

@@ -8,11 +8,12 @@ use weft_core::spec::{EarlyStop, FanOut, K, Keep, Memory, OptimizerKind, Optimiz
 use weft_core::sync::{Channel, OnLoss, Pace, Penalty, RuleKind, Topology};
 use weft_gpu::Codec;
 
+use super::planning::Sizes;
 use crate::job::JobSpec;
-use crate::units::{Size, Span};
+use crate::units::Span;
 
 /// How to train.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 pub struct TrainingOptions {
     /// A hyper-parameter of the function; may be given again. Any unknown one lists them
     #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
@@ -32,7 +33,7 @@ pub struct TrainingOptions {
 impl TrainingOptions {
     /// Whether it says how much memory a worker has.
     pub fn says_memory(&self) -> bool {
-        self.workers.memory.is_some_and(|memory| memory != Memory::Auto)
+        self.workers.memory.is_some_and(|memory| memory != Sizes::One(Memory::Auto))
     }
 
     /// The same job with what was asked for here, and the rest as it was.
@@ -63,7 +64,8 @@ impl TrainingOptions {
             early_stop: early_stop.or(base.early_stop),
             plateau: plateau.or(base.plateau),
             batch_schedule: batch_schedule.unwrap_or(base.batch_schedule),
-            memory: memory.unwrap_or(base.memory),
+            memory: memory.map_or(base.memory, Sizes::first),
+            plan: memory.and_then(Sizes::words).or(base.plan),
             fan_out: fan_out.unwrap_or(base.fan_out),
             lifetime_ms: milliseconds(lifetime, base.lifetime_ms),
             max_time_ms: milliseconds(max_time, base.max_time_ms),
@@ -78,7 +80,7 @@ impl TrainingOptions {
 }
 
 /// How to learn.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Learning")]
 struct LearningArgs {
     /// How often to go through the samples [default: 10]
@@ -108,7 +110,7 @@ struct LearningArgs {
 }
 
 /// Who computes, and how they work together.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Workers")]
 struct WorkerArgs {
     /// Workers, each with its share of the samples; or a range as in 2..8, to begin with as many as find room [default: 1]
@@ -118,9 +120,10 @@ struct WorkerArgs {
     #[arg(long)]
     device: Option<String>,
     /// Memory of each worker, in its sandbox and on its device together; more is also more of a device's time. `auto`: as
-    /// much as it turns out to need [default: 512MiB; without a node, a share of half the smallest device]
-    #[arg(long, value_name = "SIZE|auto", value_parser = memory)]
-    memory: Option<Memory>,
+    /// much as it turns out to need; or a range as in 128MiB..1GiB, for a policy to choose from [default: 512MiB; without a
+    /// node, a share of half the smallest device]
+    #[arg(long, value_name = "SIZE|auto|LEAST..MOST")]
+    memory: Option<Sizes>,
     /// Functions that compute a worker's step side by side, a batch each; `epoch`: a call for every batch of an epoch, and
     /// one step [default: 1]
     #[arg(long, value_name = "FUNCTIONS|epoch")]
@@ -140,7 +143,7 @@ struct WorkerArgs {
 }
 
 /// What workers exchange, and how. See `docs/strategies.md`.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Exchange")]
 struct SyncArgs {
     /// What is exchanged: gradient-average, k-average, statistic-sum or admm [default: k-average with `--k`, else what fits
@@ -217,7 +220,7 @@ impl SyncArgs {
 }
 
 /// The optimizer, instead of the function's own.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Optimizer")]
 struct OptimizerArgs {
     /// Use this optimizer instead of the one that the function declares: sgd, adam, adam-w, rms-prop or adagrad
@@ -261,7 +264,7 @@ impl OptimizerArgs {
 }
 
 /// When it is over, and what is left then.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Ending")]
 struct EndingArgs {
     /// End when validation accuracy reaches this, as in 0.99
@@ -284,13 +287,33 @@ struct EndingArgs {
     keep: Option<Keep>,
 }
 
+/// What is learnt, apart from who computes it: what `weft plan` takes of how to train.
+#[derive(Clone, Debug, Args)]
+pub struct LearningOptions {
+    /// A hyper-parameter of the function; may be given again. Any unknown one lists them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = name_value)]
+    param: Vec<(String, String)>,
+    #[command(flatten)]
+    learning: LearningArgs,
+    #[command(flatten)]
+    optimizer: OptimizerArgs,
+}
+
+impl LearningOptions {
+    /// The same job with what was asked for here, and the rest as it was.
+    pub fn over(self, base: JobSpec) -> JobSpec {
+        let Self { param, learning, optimizer } = self;
+        TrainingOptions { param, learning, optimizer, ..TrainingOptions::default() }.over(base)
+    }
+}
+
 pub fn name_value(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').ok_or("expected NAME=VALUE")?;
     Ok((name.to_owned(), value.to_owned()))
 }
 
 /// A number that is neither `nan` nor infinite: JSON has no word for those, and no use of them makes sense.
-fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+pub fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
     let number = text.parse::<T>().ok().filter(|number| (*number).into().is_finite());
     number.ok_or_else(|| "expected a finite number, as in 0.01".to_owned())
 }
@@ -324,13 +347,6 @@ fn plateau(text: &str) -> Result<Plateau, String> {
     let [factor, number, min] = parts(text, 2, "FACTOR,PATIENCE or FACTOR,PATIENCE,MIN, as in 0.1,2,0.0001")?;
     let small = |number: Option<f64>| number.unwrap_or(0.0) as f32;
     Ok(Plateau { factor: small(factor), patience: patience(number)?, min: small(min) })
-}
-
-fn memory(text: &str) -> Result<Memory, String> {
-    match text {
-        "auto" => Ok(Memory::Auto),
-        size => size.parse::<Size>().map(|size| Memory::Bytes(size.0)).map_err(|error| error.to_string()),
-    }
 }
 
 fn batch_schedule(text: &str) -> Result<BTreeMap<u64, u32>, String> {
@@ -428,6 +444,7 @@ mod tests {
             init_from: Some("m".to_owned()),
             stratified: true,
             steps: 9,
+            plan: None,
             params: params.into(),
         };
         assert_eq!(spec(line), Ok(expected));

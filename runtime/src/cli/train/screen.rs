@@ -5,9 +5,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
+use weft_core::plan::policy::Action;
 
 use crate::cli::output::{Output, Style, bytes, harmless};
-use crate::job::{EpochRecord, JobEvent, Progress, Reshaped, State};
+use crate::job::{EpochRecord, JobEvent, PlanStep, Progress, Reshaped, State};
 use crate::names::Name;
 
 /// Characters of a curve.
@@ -98,11 +99,30 @@ impl<'a> Screen<'a> {
                 self.line(&format!("{word} worker {worker}: {}", harmless(reason)));
             }
             JobEvent::Checkpoint { .. } => {}
+            JobEvent::Plan(plan) => self.plan(plan),
             JobEvent::Reshaped(Reshaped { workers, memory, batch, .. }) => {
                 let plural = if *workers == 1 { "" } else { "s" };
                 self.line(&format!("{workers} worker{plural} from now on, {} each, batch {batch}", bytes(*memory)));
             }
         }
+    }
+
+    /// What was decided.
+    fn plan(&self, plan: &PlanStep) {
+        let PlanStep { step, workers, memory, spent, decision } = plan;
+        let what = match decision.action {
+            Action::Keep => "stay at",
+            Action::Reshape(_) if decision.is_probe => "try",
+            Action::Reshape(_) => "go on with",
+            Action::Stop => "end with",
+        };
+        let word = self.out.paint_error(Style::Green, "plan:");
+        self.line(&format!(
+            "{word} after step {step}, for {:.6}: {what} {workers} x {}. {}",
+            spent.cost,
+            bytes(*memory),
+            harmless(&decision.why)
+        ));
     }
 
     fn progress(&mut self, progress: &Progress) {

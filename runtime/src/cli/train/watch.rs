@@ -42,6 +42,11 @@ pub fn to_its_end(name: &Name, client: &Client, out: &Output) -> anyhow::Result<
     fails_with(detail.job.state)
 }
 
+/// Waits until a job is over, and says nothing meanwhile.
+pub fn until_over(name: &Name, client: &Client) -> anyhow::Result<()> {
+    listen(name, client, |_| ())
+}
+
 /// One JSON value for every event.
 pub fn as_json(name: &Name, client: &Client, out: &Output) -> anyhow::Result<()> {
     let (mut shown, mut state) = (Ok(()), None);

@@ -12,7 +12,7 @@ use crate::cli::train::watch;
 use crate::clock::{rfc3339, unix_ms};
 use crate::job::engine::Ending;
 use crate::job::team::Halt;
-use crate::job::{EpochRecord, State, total};
+use crate::job::{EpochRecord, State, costs, total};
 use crate::local::FileKeeper;
 use crate::names::Name;
 
@@ -49,6 +49,7 @@ pub struct Trained {
 fn state(ending: Ending) -> (State, String) {
     match ending {
         Ending::Done(reason) => (State::Done, reason),
+        Ending::Halted(Halt::OutOfBudget(why)) => (State::Done, format!("its budget is used up: {why}")),
         Ending::Halted(Halt::OutOfTime) => (State::Done, "`max_time` is over".to_owned()),
         Ending::Halted(Halt::Stopped | Halt::Paused) => (State::Stopped, "interrupted".to_owned()),
         // There is nobody here who would make room, or start it again.
@@ -99,6 +100,7 @@ impl Trained {
                 checkpoint: kept.checkpoint,
                 models: kept.models.iter().map(|model| model.path.display().to_string()).collect(),
                 spending,
+                costs: costs(kept.history.iter()),
                 losses: kept.losses,
                 starts: subject.starts,
                 history: kept.history.clone(),

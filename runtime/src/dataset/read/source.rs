@@ -81,7 +81,8 @@ impl Watch {
         Self(Some(Arc::new(ask)))
     }
 
-    fn may_go_on(&self) -> io::Result<()> {
+    /// Whether whoever reads may go on, or why not.
+    pub fn may_go_on(&self) -> io::Result<()> {
         self.may_spool(0)
     }
 

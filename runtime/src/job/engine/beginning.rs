@@ -152,6 +152,7 @@ impl<K: Keeper> Engine<K> {
             residuals: None,
             has_new_states: false,
             accounting: Accounting::new(prices),
+            planning: None,
         })
     }
 }

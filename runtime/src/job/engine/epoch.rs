@@ -24,7 +24,12 @@ impl<K: Keeper> Engine<K> {
         let has_tests = workshop.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
         let validates = has_tests && (epoch == epochs || (every > 0 && epoch.is_multiple_of(every)));
         match validates {
-            true => self.validate().await?,
+            true => {
+                self.may_validate()?;
+                let paid = self.accounting.paid;
+                self.validate().await?;
+                self.note_validation(paid);
+            }
             false => self.metrics.clear(),
         }
         self.account();
@@ -60,6 +65,7 @@ impl<K: Keeper> Engine<K> {
             memory: sums.memory,
             stages: sums.stages,
             spending: sums.spending,
+            costs: sums.costs,
             losses: sums.losses,
             traffic: sums.traffic,
             mean_staleness: sums.staleness.mean(),
@@ -68,9 +74,15 @@ impl<K: Keeper> Engine<K> {
             dual_residual: residuals.map(|residuals| residuals.dual),
             reshaped: sums.reshaped,
         };
+        self.tell_plan(epoch - 1, true);
         let progress = &mut self.training.progress;
         (progress.epoch, progress.earlier, progress.done) = (epoch, 0, 0);
         progress.cuts.clear();
+        // What follows from the epoch is kept with it.
+        if verdict == Verdict::GoOn && epoch < epochs {
+            let steps = self.steps();
+            self.ask_plan(steps);
+        }
         self.keep_epoch_model(epoch).await?;
         self.checkpoint(Some(record)).await?;
         Ok(verdict)
@@ -101,6 +113,7 @@ impl<K: Keeper> Engine<K> {
         self.charge(true)?;
         self.since_checkpoint = 0;
         self.take_optimizer()?;
+        self.keep_plan();
         self.keeper.checkpoint(&self.training, epoch).await
     }
 
@@ -118,6 +131,9 @@ impl<K: Keeper> Engine<K> {
 
     async fn keep_epoch_model(&mut self, epoch: u64) -> Result<(), Halt> {
         let Keep::Latest(count) = self.workshop.spec().words.keep else { return Ok(()) };
+        if self.is_only_planned() {
+            return Ok(());
+        }
         self.keeper.model(&format!("-e{epoch}"), &self.training.model, &self.plan, self.facts()).await?;
         if let Some(old) = epoch.checked_sub(u64::from(count)).filter(|old| *old > 0) {
             self.keeper.forget_model(&format!("-e{old}")).await;

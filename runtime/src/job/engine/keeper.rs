@@ -1,14 +1,18 @@
 //! Who keeps what a job comes to: a node its records, blobs and models; `train-local` its files.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use weft_core::plan::bounds::Room;
+use weft_core::plan::course::CourseRecord;
 use weft_core::spec::Shape;
 
 use super::super::checkpoint::Training;
 use super::super::model::GlobalModel;
-use super::super::record::{EpochRecord, Reshaped};
+use super::super::record::{EpochRecord, PlanStep, Reshaped};
 use super::super::team::Halt;
+use super::SpentAtMost;
 use crate::tenant::TrainingUse;
 use crate::train::declared::Plan;
 
@@ -35,8 +39,18 @@ pub trait Keeper: Send + Sync {
     fn charge(&self, spent: &TrainingUse) -> Result<(), String>;
     /// The shape that the job is to have from here on, if a change of it is due: in an epoch, counted from 1, some rounds
     /// of which are done already, or none.
-    fn wanted_shape(&self, _epoch: u64, _is_begun: bool, _now: &Shape) -> Option<Shape> {
+    fn wanted_shape(&self, _epoch: u64, _is_begun: bool, _now: &Shape) -> Option<ByHand> {
         None
+    }
+    /// Workers that the job may have, with those that it has.
+    fn room(&self, _now: &Shape) -> Room {
+        Room::ENDLESS
+    }
+    /// What is planned is this from now on; it is kept with the next checkpoint, and then the decision is told.
+    fn planned(&self, _record: Arc<CourseRecord>, _news: Option<PlanStep>) {}
+    /// Writes down what the job may have spent, before it has.
+    fn note_spending(&self, _most: SpentAtMost) -> impl Future<Output = Result<(), Halt>> + Send {
+        async { Ok(()) }
     }
     /// Counts the job as one of this shape. Why it may not have it, otherwise.
     fn book(&self, _shape: &Shape) -> Result<(), String> {
@@ -52,6 +66,15 @@ pub trait Keeper: Send + Sync {
     fn put_off_change(&self, _reason: &str, _for_good: bool) -> impl Future<Output = ()> + Send {
         async {}
     }
+}
+
+/// A shape that somebody wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByHand {
+    pub shape: Shape,
+    /// What was said of it.
+    pub workers: Option<u32>,
+    pub memory: Option<u64>,
 }
 
 /// What a model's file says of it.

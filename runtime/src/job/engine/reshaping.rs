@@ -16,7 +16,7 @@ use super::super::directing::Place;
 use super::super::team::Halt;
 use super::super::worker::Declaration;
 use super::super::{check_shards, is_busy, reshape};
-use super::{Engine, Keeper, Machinery, Settled, TRY_AGAIN};
+use super::{ByHand, Engine, Keeper, Machinery, Settled, TRY_AGAIN};
 
 /// How often the shape may change in one epoch after its first round. Later changes are made when the next one begins.
 const MAX_CUTS: usize = 16;
@@ -30,8 +30,8 @@ struct Room {
 }
 
 /// Why workers were not replaced. The job goes on with those that it has.
-struct NotReplaced {
-    reason: String,
+pub(super) struct NotReplaced {
+    pub reason: String,
     /// Whether there is no point in trying again.
     for_good: bool,
 }
@@ -41,7 +41,8 @@ impl<K: Keeper> Engine<K> {
     pub(super) async fn change_shape(&mut self) -> Result<bool, Halt> {
         let progress = &self.training.progress;
         let is_begun = progress.earlier + progress.done > 0;
-        let Some(shape) = self.keeper.wanted_shape(progress.epoch + 1, is_begun, &self.shape) else { return Ok(false) };
+        let by_hand = self.keeper.wanted_shape(progress.epoch + 1, is_begun, &self.shape);
+        let Some(shape) = by_hand.map(|wanted| wanted.shape).or_else(|| self.planned_shape()) else { return Ok(false) };
         let is_too_soon = self.try_again.is_some_and(|again| Instant::now() < again);
         let rule = self.workshop.rule();
         // Workers of ADMM that have weights of their own are in the middle of something.
@@ -49,8 +50,18 @@ impl<K: Keeper> Engine<K> {
         if is_too_soon || !have_met || progress.cuts.len() >= MAX_CUTS {
             return Ok(false);
         }
+        if let Some(ByHand { workers, memory, .. }) = by_hand {
+            self.plan_by_hand(workers, memory);
+        } else if !self.may_employ(&shape) {
+            self.planned_shape_is_refused(&shape, false);
+            return Ok(false);
+        }
         let is_other = shape != self.shape;
         if is_other && let Err(NotReplaced { reason, for_good }) = self.replace_workers(shape).await? {
+            if by_hand.is_none() {
+                self.planned_shape_is_refused(&shape, for_good);
+                return Ok(false);
+            }
             self.try_again = Some(Instant::now() + TRY_AGAIN);
             self.keeper.put_off_change(&reason, for_good).await;
             return Ok(false);
@@ -63,7 +74,8 @@ impl<K: Keeper> Engine<K> {
         Ok(true)
     }
 
-    async fn replace_workers(&mut self, shape: Shape) -> Result<Result<(), NotReplaced>, Halt> {
+    /// Has the job go on with workers of another shape, if it can.
+    pub(super) async fn replace_workers(&mut self, shape: Shape) -> Result<Result<(), NotReplaced>, Halt> {
         let before = self.shape;
         let not_now = |reason: String| Ok(Err(NotReplaced { reason, for_good: false }));
         if let Err(reason) = self.makes_sense(&shape) {

@@ -150,6 +150,8 @@ impl<K: Keeper> Engine<K> {
 
     /// Has one worker make weights of statistics, for all.
     async fn update(&mut self, statistics: Numbers) -> Result<(), Halt> {
+        // What was computed for it counts already: it is not ended half-way.
+        self.team.spend_until = None;
         let round = self.round(Task::Update, |worker| worker == 0, false, statistics).await?;
         (self.take, self.place) = (None, Place::Here);
         self.count(&round.contributions, false)?;

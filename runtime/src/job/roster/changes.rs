@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde::{Deserialize, Serialize};
+use weft_core::plan::course::CourseRecord;
 use weft_core::spec::{Shape, ShapeChange};
 
 use super::super::live::{Live, changed};
@@ -42,6 +43,8 @@ pub(in crate::job) struct Advance {
     pub shape: Option<Shape>,
     /// Changes of the shape that are made by then.
     pub made: Vec<ShapeChange>,
+    /// What is planned by then, if anything is.
+    pub plan: Option<Arc<CourseRecord>>,
 }
 
 impl Roster {
@@ -120,7 +123,7 @@ impl Roster {
         advance: Advance,
         tenant: &Tenant,
     ) -> Result<(), MetaError> {
-        let Advance { checkpoint, epoch, shape, made } = advance;
+        let Advance { checkpoint, epoch, shape, made, plan } = advance;
         let job = live.job();
         let mut batch = Batch::default();
         if let Some(epoch) = &epoch {
@@ -130,6 +133,7 @@ impl Roster {
         let add = |job: &mut Job| {
             job.checkpoint = Some(checkpoint);
             job.shape = shape.or(job.shape);
+            job.plan = plan.or(job.plan.take());
             for change in &made {
                 if let Some(at) = job.changes.iter().position(|other| other == change) {
                     job.changes.remove(at);

@@ -20,6 +20,7 @@ fn epoch() -> EpochRecord {
         memory: 0,
         stages: Stages::default(),
         spending: Spending::default(),
+        costs: Default::default(),
         losses: 0,
         traffic: Traffic::default(),
         mean_staleness: None,
@@ -42,7 +43,7 @@ async fn an_epoch_that_waits_to_be_recorded_does_not_take_the_ledger_back() {
     tenant.ledger.charge_job();
     let checkpoint = live.job().checkpoint.unwrap();
     let still = roster.hold_still().await;
-    let advance = Advance { checkpoint, epoch: Some(epoch()), shape: None, made: Vec::new() };
+    let advance = Advance { checkpoint, epoch: Some(epoch()), shape: None, made: Vec::new(), plan: None };
     let mut recorded = Box::pin(roster.advance(&live, advance, &tenant));
     assert!(tokio::time::timeout(std::time::Duration::ZERO, &mut recorded).await.is_err(), "nothing held it");
     // The periodic write comes first, and has more to write.

@@ -147,7 +147,7 @@ impl Team {
     fn hear_free(&mut self, report: Report) -> Result<Option<Event>, Halt> {
         Ok(match report {
             Report::Ready { who, declaration, used } => {
-                self.overhead.push(used);
+                self.overhead.push((who.worker, used));
                 if self.is_current(who) {
                     self.waiting_for = self.waiting_for.saturating_sub(1);
                     self.declaration = self.declaration.take().or(declaration);

@@ -90,7 +90,7 @@ impl Team {
     fn hear(&mut self, report: Report, director: &mut dyn Director) -> Result<Option<Round>, Halt> {
         let event = match report {
             Report::Ready { who, declaration, used } => {
-                self.overhead.push(used);
+                self.overhead.push((who.worker, used));
                 if self.is_current(who) {
                     self.waiting_for = self.waiting_for.saturating_sub(1);
                     self.declaration = self.declaration.take().or(declaration);
@@ -109,7 +109,7 @@ impl Team {
                 Event::Trained { who, round, generation, samples }
             }
             Report::Merged { who, round, merge, generation, used } => {
-                self.overhead.push(used);
+                self.overhead.push((who.worker, used));
                 Event::Merged { who, round, merge, generation }
             }
             Report::Missing { who, round, merge, generation, sources } => {

@@ -18,6 +18,7 @@ mod jobs;
 mod kernels;
 mod mnist;
 mod native_vs_torch;
+mod plan;
 mod stores;
 mod torch;
 mod tta;
@@ -70,6 +71,7 @@ const BENCHES: &[Bench] = &[
     ("kernels", kernels::run),
     ("mnist", mnist::run),
     ("native_vs_torch", native_vs_torch::run),
+    ("plan", plan::run),
     ("stores", stores::run),
     ("tta", tta::run),
     ("wasm_vs_torch", wasm_vs_torch::run),

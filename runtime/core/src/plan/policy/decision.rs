@@ -1,12 +1,13 @@
 //! What a planner is asked and told, what it answers, and how both are kept.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::plan::bounds::Room;
 use crate::spec::Shape;
 
 /// What makes an iteration take as long as it does, apart from the shape. When it changes, what was measured is void.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
     /// Samples of a step of all workers.
@@ -18,7 +19,7 @@ pub struct Workload {
 }
 
 /// How things stand when a planner is asked.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Situation {
     pub room: Room,
@@ -29,7 +30,7 @@ pub struct Situation {
 }
 
 /// What a stretch of training took.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Observation {
     pub shape: Shape,
@@ -46,7 +47,7 @@ pub struct Observation {
 }
 
 /// What to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Action {
     /// Go on with the shape that there is.
@@ -58,7 +59,7 @@ pub enum Action {
 }
 
 /// What a decision is expected to lead to.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Expected {
     pub step_seconds: f64,
     pub step_cost: f64,
@@ -68,7 +69,7 @@ pub struct Expected {
 }
 
 /// What to do, for how long, and why.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Decision {
     pub action: Action,
     /// Ask again after so many steps; in any case when an epoch ends.
@@ -91,7 +92,7 @@ impl Decision {
 }
 
 /// What happened to a planner.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Event {
     Asked {
@@ -99,6 +100,11 @@ pub enum Event {
         decision: Decision,
     },
     Told(Observation),
+    /// Work that was paid for and is done again: a node died in the middle of it.
+    Lost {
+        seconds: f64,
+        cost: f64,
+    },
     /// Someone set this by hand, or left it to the policy again.
     Pinned {
         workers: Option<u32>,
@@ -107,7 +113,7 @@ pub enum Event {
 }
 
 /// What all stretches took, and those that were tries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Spent {
     pub seconds: f64,
     pub cost: f64,
@@ -117,7 +123,7 @@ pub struct Spent {
 }
 
 /// A decision beside what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Kept {
     pub decision: Decision,
     /// None as long as nothing was told.
@@ -126,7 +132,7 @@ pub struct Kept {
 }
 
 /// What came of a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Came {
     pub shape: Shape,
     pub steps: u64,
@@ -149,7 +155,7 @@ pub fn history(record: &[Event]) -> Vec<Kept> {
                     last.came = Some(Came { shape: it.shape, steps: it.steps, step_seconds, step_cost });
                 }
             }
-            Event::Pinned { .. } => {}
+            Event::Lost { .. } | Event::Pinned { .. } => {}
         }
     }
     kept

@@ -40,6 +40,8 @@ fn a_job_is_charged_by_the_same_table() {
     let table =
         PriceTable { device_second: [("t4".to_owned(), 2.0)].into(), core_second: 1.0, ..PriceTable::free("2026") };
     assert_eq!((table.device("cpu"), table.device("t4"), table.device("a100")), (Some(1.0), Some(2.0), None));
+    let prices = Prices::from(&table);
+    assert_eq!((prices.gpu("Tesla T4, discrete"), prices.gpu("A100, discrete")), (2.0, 0.0));
 }
 
 /// Feng et al., table I: the price of 100 ms by memory. Their `p` of 1.63e-8 is their table's within 3 %.

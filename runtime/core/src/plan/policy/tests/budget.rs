@@ -63,7 +63,7 @@ proptest! {
                 planner.pin(pin.0, pin.1);
                 pinned = pin;
             }
-            let room = Room { quota: 24, workers: turn.room };
+            let room = Room { quota: 24, workers: turn.room, ..Room::ENDLESS };
             let workload = Workload { batch: turn.batch, ..Workload::default() };
             let decision = planner.ask(&Situation { room, workload, left: 1_000 });
             prop_assert!(!decision.why.is_empty());
