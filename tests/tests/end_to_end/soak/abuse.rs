@@ -17,6 +17,7 @@ use weft_tests::components::{self, component};
 use weft_tests::guests;
 use weft_tests::held::Held;
 use weft_tests::http::Client;
+use weft_tests::jobs::is_unfinished;
 use weft_tests::node::{Node, Options, eventually};
 
 use super::super::hostile::ProcessHeld;
@@ -384,15 +385,20 @@ fn backups_are_taken_while_jobs_run() -> Result<()> {
     tenant.must_submit(&job("long", epochs, 64 << 20))?;
     tenant.job_until("long", LONG, |detail| detail.job.epoch > 0)?;
     let (user, operator) = (User::new()?, User::of(&node.operator()?)?);
-    let mut restored = Vec::new();
+    let (mut restored, mut unfinished) = (Vec::new(), 0);
     for number in 0..2 * scale.rounds {
         let file = user.home().join(format!("backup-{number}.tar")).display().to_string();
         operator.must(&["backup", &file])?;
         let folder = std::sync::Arc::new(tempfile::tempdir()?);
-        user.must(&["restore", &file, "--data-dir", &folder.path().join("data").display().to_string()])?;
+        let data = folder.path().join("data");
+        user.must(&["restore", &file, "--data-dir", &data.display().to_string()])?;
         std::fs::remove_file(&file)?;
+        unfinished += usize::from(is_unfinished(&data, "long")?);
         restored.push(folder);
     }
+    // Or there is nothing to go on with after any of them.
+    let least = if scale.is_long { restored.len() / 2 } else { 1 };
+    ensure!(unfinished >= least, "the job was not over in {unfinished} of {} backups", restored.len());
     tenant.must_finish("long", LONG)?;
     let expected = weights(&tenant, "long")?;
     let key = tenant.key().context("no key")?.to_owned();
