@@ -3,7 +3,6 @@
 //!
 //! In `make test` each is done a few times; `WEFT_SOAK=n` does more, with all operations and with more jobs than fit.
 
-use std::cell::Cell;
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -21,6 +20,8 @@ use weft_tests::jobs::is_unfinished;
 use weft_tests::node::{Node, Options, eventually};
 
 use super::super::hostile::ProcessHeld;
+
+mod hogs;
 
 /// Longer than anything here takes on a busy machine.
 const LONG: Duration = Duration::from_secs(180);
@@ -119,92 +120,12 @@ fn job(name: &str, epochs: u64, memory: u64) -> Value {
     })
 }
 
-/// Operations that `make test` tries: one of each kind that was ever long. All of them take a minute.
-const SOME_HOGS: [&str; 6] = ["batched-matmul", "max-pool", "nearest", "sparse-matmul", "top-k", "softmax"];
-
-fn hogs_are_cut_short(device: &str) -> Result<()> {
-    const WALL: Duration = Duration::from_secs(1);
-    let scale = scale();
-    let node = Options::default().set("devices", device).start()?;
-    let greedy = node.tenant("greedy", json!({ "cpu_ms": 60_000, "wall_ms": WALL.as_millis() as u64 }))?;
-    greedy.must_deploy("hog", &component("tests/guests/hog")?)?;
-    let all = greedy.must_invoke("hog", "list")?;
-    let operations: Vec<&str> =
-        all.lines().filter(|operation| scale.is_long || SOME_HOGS.contains(operation)).collect();
-    ensure!(operations.len() >= SOME_HOGS.len(), "{all}");
-    let refused = Cell::new(0);
-    let rounds = || -> Result<()> {
-        let all = (0..scale.rounds).flat_map(|_| &operations);
-        all.copied().try_for_each(|operation| {
-            let start = Instant::now();
-            let answer = greedy.invoke("hog", operation.as_bytes())?;
-            // On a GPU some operands are copied before they are used, for which there may be no room; and on a software one,
-            // loops that would be too long are refused.
-            let reasons = ["out-of-device-memory", "gpu_loop"];
-            let says = |reason: &&str| String::from_utf8_lossy(&answer.body).contains(reason);
-            let is_refused = device != "cpu" && answer.status == 422 && reasons.iter().any(says);
-            ensure!(answer.status == 504 || is_refused, "{operation}: {answer:?}");
-            refused.set(refused.get() + usize::from(is_refused));
-            let over = start.elapsed().saturating_sub(WALL);
-            ensure!(over < STANDSTILL, "{operation} went on for {over:?} after its deadline");
-            Ok(())
-        })
-    };
-    let ((), took) = beside_bystander(&node, rounds)?;
-    println!("{device}: the bystander had {took}; {} hogs were refused", refused.get());
-    ensure!(2 * refused.get() <= scale.rounds * operations.len(), "{} hogs never ran", refused.get());
-    took.is_short(STANDSTILL)?;
-    node.idle(SETTLE)
-}
-
-#[test]
-fn hogs_of_operations_are_cut_short_on_the_cpu() -> Result<()> {
-    hogs_are_cut_short("cpu")
-}
-
-#[test]
-fn hogs_of_operations_are_cut_short_on_a_gpu() -> Result<()> {
-    hogs_are_cut_short("gpu:0")
-}
-
-/// Long kernels of one tenant, more than there can be turns or threads, and all at once: a bystander and whoever asks whether
-/// the node lives notice little. Each kernel lasts for its whole deadline, so a stall would be as long as that.
-fn kernels_hold_up_nobody_else(device: &str) -> Result<()> {
-    const WALL: Duration = Duration::from_secs(6);
-    let node = Options::default().set("devices", device).start()?;
-    let greedy = node.tenant("greedy", json!({ "cpu_ms": 60_000, "wall_ms": WALL.as_millis() as u64 }))?;
-    greedy.must_deploy("hog", &component("tests/guests/hog")?)?;
-    let anybody = node.anybody();
-    let hogs = |count: usize| -> Result<Duration> {
-        let _held = Held::invoke_all(&greedy, "hog", "softmax", count)?;
-        eventually(SETTLE, || Ok(node.view()?.instances >= count.min(4) as u32))?;
-        let (start, mut longest) = (Instant::now(), Duration::ZERO);
-        while start.elapsed() < WALL / 2 {
-            let asked = Instant::now();
-            ensure!(anybody.get("/livez")?.status == 200);
-            longest = longest.max(asked.elapsed());
-        }
-        Ok(longest)
-    };
-    for count in [4, 40] {
-        let (livez, took) = beside_bystander(&node, || hogs(count))?;
-        println!("{device}: beside {count} hogs /livez took up to {livez:?}, and the bystander had {took}");
-        ensure!(livez < WALL / 4, "{count} hogs: /livez took {livez:?}");
-        took.is_short(WALL / 4).with_context(|| format!("{count} hogs"))?;
-        node.idle(SETTLE)?;
-        delete_tenant(&node, "bystander")?;
-    }
-    Ok(())
-}
-
-#[test]
-fn many_kernels_at_once_hold_up_nobody_else_on_the_cpu() -> Result<()> {
-    kernels_hold_up_nobody_else("cpu")
-}
-
-#[test]
-fn many_kernels_at_once_hold_up_nobody_else_on_a_gpu() -> Result<()> {
-    kernels_hold_up_nobody_else("gpu:0")
+/// Nothing goes on, and memory and descriptors are back.
+fn is_as_it_was(node: &Node, before: ProcessHeld) -> Result<()> {
+    node.idle(SETTLE)?;
+    let after = ProcessHeld::back_to(before, RESIDENT_SLACK, node)?;
+    println!("{before:?} -> {after:?}");
+    after.is_no_more_than(before, RESIDENT_SLACK)
 }
 
 /// Processes that compute for ever, until dropped.
@@ -278,9 +199,7 @@ fn floods_leave_nothing_behind() -> Result<()> {
     let ((), took) = beside_bystander(&node, || (0..3 * scale.rounds).try_for_each(|_| wave()))?;
     println!("beside floods the bystander had {took}");
     ensure!(took.longest() < STANDSTILL, "the bystander waited: {took}");
-    let after = ProcessHeld::back_to(before, RESIDENT_SLACK, &node)?;
-    println!("{before:?} -> {after:?}");
-    after.is_no_more_than(before, RESIDENT_SLACK)
+    is_as_it_was(&node, before)
 }
 
 /// What a tenant has, as it sees it itself: nothing, for one who is new.
@@ -316,10 +235,14 @@ fn tenants_are_deleted_under_load_and_their_names_taken_again() -> Result<()> {
         eventually(SETTLE, || Ok(node.view()?.instances >= 4))?;
         delete_tenant(&node, "brief")
     };
+    // Pools and caches get their size.
+    round()?;
+    node.idle(SETTLE)?;
+    let before = ProcessHeld::now(&node)?;
     let ((), took) = beside_bystander(&node, || (0..2 * scale.rounds).try_for_each(|_| round()))?;
     println!("beside tenants who came and went the bystander had {took}");
     ensure!(took.longest() < STANDSTILL, "the bystander waited: {took}");
-    node.idle(SETTLE)
+    is_as_it_was(&node, before)
 }
 
 /// Jobs on a node that is killed again and again come to the same models as jobs that nobody disturbs.
