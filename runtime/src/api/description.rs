@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use super::request::MAX_CURSOR;
 use super::{
     datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, tenants, uploads,
 };
@@ -146,6 +147,9 @@ fn describe_parameters(path: &str, operation: &mut Value) {
             ("path", "digest") => json!({ "pattern": DIGEST }),
             ("path" | "query", "version") => json!({ "pattern": DIGEST_BEGINNING }),
             ("path", "device") => json!({ "pattern": "^[a-z]+(:[0-9]+)?$" }),
+            ("query", "after" | "prefix") if schema.get("type").is_some_and(|kind| kind == "string") => {
+                json!({ "maxLength": MAX_CURSOR })
+            }
             ("query", "limit") => json!({ "minimum": 1 }),
             ("query", "format") => json!({ "enum": ["safetensors", "npz"] }),
             ("header", "idempotency-key") => json!({ "pattern": "^[!-~]{1,255}$" }),
