@@ -23,6 +23,7 @@ use crate::params::space::MAX_KEY;
         functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
         uploads::begin, uploads::show, uploads::part, uploads::delete,
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
+        datasets::manifest, datasets::block,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::scale,

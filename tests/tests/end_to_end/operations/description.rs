@@ -193,6 +193,7 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
     let file = b"label,x\n0,1\n1,2\n";
     let upload = format!("/v1/uploads/{}", Digest::of(file));
     let (part, absent) = (format!("{upload}/parts/0"), format!("/v1/uploads/{}", Digest::of(b"absent")));
+    let block = format!("/v1/datasets/set/blocks/{}", Digest::of(b"absent"));
     let begin = json!({ "digest": Digest::of(file), "size": file.len() }).to_string();
     let of_file =
         json!({ "train": [{ "features": { "upload": Digest::of(file), "name": "x.csv" } }], "label": "label" })
@@ -218,6 +219,9 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("GET", "/v1/datasets", "/v1/datasets", b"", all),
         ("GET", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("GET", "/v1/datasets/absent", "/v1/datasets/{name}", b"", all),
+        ("GET", "/v1/datasets/set/manifest", "/v1/datasets/{name}/manifest", b"", all),
+        ("GET", "/v1/datasets/absent/manifest", "/v1/datasets/{name}/manifest", b"", all),
+        ("GET", &block, "/v1/datasets/{name}/blocks/{digest}", b"", all),
         ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("POST", "/v1/uploads", "/v1/uploads", begin_weights.as_bytes(), all),
