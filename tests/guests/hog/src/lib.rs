@@ -27,6 +27,11 @@ fn large() -> Result<Tensor> {
     Tensor::ones(&[1 << 11, 1 << 11])
 }
 
+/// 128 MiB of numbers, for what makes little of them.
+fn larger() -> Result<Tensor> {
+    Tensor::ones(&[1 << 13, 1 << 12])
+}
+
 /// One number that seems to be many.
 fn seeming(dimensions: &[u32]) -> Result<Tensor> {
     Tensor::scalar(1.0)?.expand(dimensions)
@@ -60,7 +65,8 @@ const HOGS: &[(&str, &[&str], Hog)] = &[
         for_ever(|| a.matmul(&b))
     }),
     ("conv2d", &["conv2d"], || {
-        let (x, weight) = (seeming(&[1, 1 << 14, 64, 64])?, Tensor::ones(&[256, 1 << 14, 3, 3])?);
+        // What is made of a weight to multiply it by takes some times as much as it does.
+        let (x, weight) = (seeming(&[1, 1 << 11, 64, 64])?, Tensor::ones(&[256, 1 << 11, 3, 3])?);
         for_ever(|| x.conv2d(&weight, None, Convolution::default()))
     }),
     ("local-response-norm", &["local-response-norm"], || {
@@ -120,11 +126,11 @@ const HOGS: &[(&str, &[&str], Hog)] = &[
         for_ever(|| rows.transposed_matmul(&x))
     }),
     ("reduce", &["reduce"], || {
-        let x = seeming(&[1 << 15, 1 << 15])?;
+        let x = larger()?;
         for_ever(|| x.reduce(Reducer::SumSquares, &[0], false))
     }),
     ("variance", &["variance"], || {
-        let x = seeming(&[1 << 15, 1 << 15])?;
+        let x = larger()?;
         for_ever(|| x.variance(&[1], 0, false))
     }),
     ("arg-max", &["arg-max"], || {
@@ -158,7 +164,8 @@ const HOGS: &[(&str, &[&str], Hog)] = &[
         for_ever(|| x.arg_min(1))
     }),
     ("linear", &["linear"], || {
-        let (x, weight, bias) = (seeming(&[512, 1 << 28])?, seeming(&[512, 1 << 28])?, seeming(&[512])?);
+        let (x, weight, bias) =
+            (seeming(&[1 << 11, 1 << 12])?, Tensor::ones(&[1 << 11, 1 << 12])?, Tensor::ones(&[1 << 11])?);
         for_ever(|| x.linear(&weight, Some(&bias), Some(UnaryOp::Gelu)))
     }),
     ("embedding", &["embedding"], || {
