@@ -76,5 +76,6 @@ soak:
 	WEFT_SOAK=1000 cargo test $(CARGO_FLAGS) --workspace --test end_to_end -- --test-threads 1 hostile soak
 	WEFT_SOAK=5 cargo test $(CARGO_FLAGS) --workspace --test end_to_end -- --test-threads 1 jobs::combinations jobs::channels
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test fuzz
+	WEFT_SOAK=20 cargo test $(CARGO_FLAGS) --workspace --test stopping -- any_operation
 	WEFT_SOAK=10 cargo test $(CARGO_FLAGS) --workspace --test params -- crashes
 	WEFT_SOAK=100 cargo test $(CARGO_FLAGS) --workspace --test data fuzz

@@ -4,7 +4,7 @@
 set -euo pipefail
 
 case " $* " in
-*" --crate-name weft "* | *" --crate-name weft_gpu "* | *" --crate-name fuzz_targets "*)
+*" --crate-name weft "* | *" --crate-name weft_core "* | *" --crate-name weft_gpu "* | *" --crate-name fuzz_targets "*)
     exec "$@" -C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=4 \
         -C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llvm-args=-sanitizer-coverage-trace-compares \
         -C debug-assertions=yes -C overflow-checks=yes

@@ -30,6 +30,8 @@ use weft_gpu::device::cpu::Cpu;
 use weft_gpu::op::Stream;
 use weft_gpu::{Codec, Context, Crew, DType, Encoded, Feedback, Limits, codec};
 
+mod wire;
+
 /// Something that reads bytes.
 pub struct Target {
     pub name: &'static str,
@@ -86,7 +88,7 @@ pub fn all() -> Vec<Target> {
         Target { name: "message", run: message, seeds: messages, longest: 4 << 10, memory: LITTLE },
         Target { name: "model", run: read_model, seeds: || Ok(vec![model()?]), longest: 4 << 10, memory: LITTLE },
     ];
-    data_sets.into_iter().chain(others).collect()
+    data_sets.into_iter().chain(others).chain(wire::targets()).collect()
 }
 
 // Archives of `weft restore`.
@@ -465,7 +467,7 @@ fn frames() -> Result<Vec<Vec<u8>>> {
     let codecs = [
         Codec::Plain,
         Codec::F16,
-        Codec::Qsgd { bits: 4, bucket: 16 },
+        Codec::Qsgd { bits: 4, bucket: 32 },
         Codec::TopK { fraction: 0.25 },
         Codec::Significance { threshold: 0.5 },
     ];

@@ -1,7 +1,7 @@
 //! Threads, locks, atomics and clocks for those who meet: the standard library's.
 //!
-//! The sources of the crew ([`crate::crew`]), of calls on shared cores and of what stops them are also compiled with loom's,
-//! by `gpu-bridge/loom`, which explores all orders in which their threads can meet. What is here has the names and
+//! The sources of the crew ([`crate::crew`]), of the tiles that its threads share out, of calls on shared cores and of what
+//! stops them are also compiled with loom's, by `gpu-bridge/loom`, which explores all orders in which their threads can meet. What is here has the names and
 //! signatures that are the same in both.
 
 pub use std::hint::spin_loop;
@@ -16,6 +16,9 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// How often a thread looks again before it sleeps: for about 30 microseconds.
 pub const SPINS: u32 = 2_000;
+
+/// The most shares that the tiles of a call are parted into. Where there are more threads, some start with the same one.
+pub const SHARES: usize = 8;
 
 /// Memory that its users keep apart by other means.
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

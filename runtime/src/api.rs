@@ -104,6 +104,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/datasets", get(datasets::list))
         .route("/v1/datasets/{name}", put(datasets::create).get(datasets::show).delete(datasets::delete))
         .route("/v1/datasets/{name}/append", post(datasets::append))
+        .route("/v1/datasets/{name}/manifest", get(datasets::manifest))
+        .route("/v1/datasets/{name}/blocks/{digest}", get(datasets::block))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{name}", put(models::create).get(models::show).delete(models::delete))
         .route("/v1/models/{name}/file", get(models::file))

@@ -68,7 +68,10 @@ pub enum BlobError {
 impl BlobError {
     /// Whether it may be gone when it is tried again: the disk is full, or the bucket away.
     pub fn passes(&self) -> bool {
-        matches!(self, Self::Io { .. } | Self::Store { .. } | Self::Unusable { .. })
+        match self {
+            Self::Io { .. } | Self::Store { .. } | Self::Unusable { .. } => true,
+            Self::NotFound(_) | Self::Damaged { .. } | Self::Mismatch { .. } | Self::OutOfRange { .. } => false,
+        }
     }
 }
 

@@ -84,6 +84,25 @@ pub enum CatalogError {
 }
 
 impl CatalogError {
+    /// Whether it may be gone when it is tried again, whatever the data set or the model is.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Blob(error) => error.passes(),
+            Self::Memory(over) => !over.never_fits(),
+            Self::Changed { .. } | Self::Place(_) | Self::Stopping | Self::Meta(_) | Self::Io { .. } => true,
+            Self::NotFound { .. }
+            | Self::Exists { .. }
+            | Self::Quota { .. }
+            | Self::Storage(_)
+            | Self::Invalid(_)
+            | Self::Refused(_)
+            | Self::Incomplete { .. }
+            | Self::Mismatch { .. }
+            | Self::BuildTimeout(_)
+            | Self::TenantDeleted => false,
+        }
+    }
+
     fn not_found(what: &'static str, name: &str) -> Self {
         Self::NotFound { what, name: name.chars().take(80).collect() }
     }

@@ -69,6 +69,8 @@ mod silence;
 mod submit;
 mod suspects;
 pub mod team;
+#[cfg(test)]
+mod tests;
 mod throttle;
 pub mod work_order;
 pub mod worker;
@@ -88,7 +90,7 @@ pub use weft_core::usage::{Spending, Stages};
 
 use facilities::Facilities;
 
-use crate::devices::is_busy;
+use crate::devices::{NoDevice, is_busy};
 
 /// The jobs of a node: what they are, and what can be asked of them.
 pub struct Jobs {
@@ -167,35 +169,36 @@ pub enum JobError {
 }
 
 impl JobError {
-    /// Whether it may be gone when it is tried again: what was in the way is how the node is now, not the job.
+    /// Whether it may be gone when it is tried again: what was in the way is how the node is now, not the job. A job is not
+    /// failed for that. Every error is named here, so that whoever adds one decides.
     pub fn passes(&self) -> bool {
-        use crate::catalog::CatalogError;
-        use crate::registry::RegistryError;
-        use crate::sandbox::CompileError;
         match self {
-            Self::Device(error) => is_busy(error),
-            Self::Blob(error)
-            | Self::Registry(RegistryError::Blob(error))
-            | Self::Catalog(CatalogError::Blob(error)) => error.passes(),
+            Self::Device(error) | Self::NoDevice(NoDevice::Pool(error)) => is_busy(error),
+            Self::Blob(error) => error.passes(),
             Self::Channel(error) => error.passes(),
-            Self::Meta(_) | Self::Io { .. } | Self::Randomness(_) | Self::Stopping | Self::Passing(_) => true,
-            Self::Registry(RegistryError::Meta(_) | RegistryError::Io { .. }) => true,
+            Self::Params(error) => error.passes(),
+            Self::Registry(error) => error.passes(),
+            Self::Catalog(error) => error.passes(),
             // Others may leave, but a limit does not grow by waiting.
-            Self::Memory(over)
-            | Self::Registry(RegistryError::NoMemory(over))
-            | Self::Catalog(CatalogError::Memory(over)) => !over.never_fits(),
-            Self::Registry(RegistryError::Compile(error)) => {
-                matches!(
-                    error,
-                    CompileError::Busy(_)
-                        | CompileError::QueueTimeout { .. }
-                        | CompileError::Failed(_)
-                        | CompileError::TooLong(_)
-                )
-            }
-            Self::Catalog(CatalogError::Meta(_) | CatalogError::Io { .. } | CatalogError::Place(_)) => true,
-            Self::Place(_) | Self::NoDevice(_) => true,
-            _ => false,
+            Self::Memory(over) => !over.never_fits(),
+            Self::Place(_)
+            | Self::NoDevice(NoDevice::Busy(_) | NoDevice::TimedOut(_))
+            | Self::Meta(_)
+            | Self::Io { .. }
+            | Self::Randomness(_)
+            | Self::Stopping
+            | Self::Passing(_) => true,
+            Self::NotFound(_)
+            | Self::Exists(_)
+            | Self::Bad(_)
+            | Self::Refused(_)
+            | Self::OutOfMemory(_)
+            | Self::OtherRequest(_)
+            | Self::Wrong { .. }
+            | Self::Quota { .. }
+            | Self::TenantDeleted
+            | Self::Storage(_)
+            | Self::LargeAnswer(_) => false,
         }
     }
 

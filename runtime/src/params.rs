@@ -80,6 +80,25 @@ pub enum ParamError {
 }
 
 impl ParamError {
+    /// Whether it may be gone when it is tried again. A store that was emptied begins anew when its tenant says so, and a
+    /// full one, or a full node, has room again when something is deleted. A tenant's own limit is not passing.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::OverLimit(over) => over.name == "max_memory",
+            Self::Unavailable(_) | Self::Full(_) | Self::Lost(_) | Self::KeptAnswers { .. } => true,
+            Self::Conflict { .. }
+            | Self::Fenced { .. }
+            | Self::WrongForm { .. }
+            | Self::Overflow(_)
+            | Self::BadRange { .. }
+            | Self::TimedOut { .. }
+            | Self::Repeated(_)
+            | Self::TooMany { .. }
+            | Self::Ended
+            | Self::Damaged(_) => false,
+        }
+    }
+
     /// What a tenant is told. Where the store is and what its server said are for the operator's log.
     pub fn told(&self) -> String {
         match self {

@@ -143,6 +143,27 @@ pub enum RegistryError {
     Io { what: String, error: std::io::Error },
 }
 
+impl RegistryError {
+    /// Whether it may be gone when it is tried again, whatever the function is.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Blob(error) => error.passes(),
+            Self::Compile(error) => error.passes(),
+            Self::NoMemory(over) => !over.never_fits(),
+            Self::Meta(_) | Self::Io { .. } => true,
+            Self::NotFound(_)
+            | Self::NoSuchVersion { .. }
+            | Self::Ambiguous { .. }
+            | Self::NoEarlierVersion(_)
+            | Self::VersionActive { .. }
+            | Self::Quota { .. }
+            | Self::Storage(_)
+            | Self::TenantDeleted
+            | Self::Refused(_) => false,
+        }
+    }
+}
+
 impl From<CompileError> for RegistryError {
     fn from(error: CompileError) -> Self {
         match error {

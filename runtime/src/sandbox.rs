@@ -12,7 +12,7 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
@@ -46,9 +46,9 @@ pub use compiler::{CompileError, CompileLimits, Compiler};
 pub use engine::swap_is_off;
 pub use error::{InvokeError, LimitHit};
 pub use gate::{Gate, GateFull, GateLimits, Permit};
+use here::Here;
 pub use limits::{MAX_HANDLES, SandboxLimits};
 pub use meter::Meter;
-use turns::InTurn;
 pub use turns::{Aside, Seat, Share, TeamId, Turns};
 
 /// How long an invocation can take, whatever its quota: clocks overflow when one adds ages to them.
@@ -269,12 +269,12 @@ impl Sandbox {
         if has_device {
             return self.on_a_thread(times.end(guest)).await;
         }
-        match poll_fn(|context| Poll::Ready(self.poll_here(&mut guest, context))).await {
+        match poll_fn(|context| Poll::Ready(self.here.poll(&mut guest, context))).await {
             Here::Done(finished) => return finished,
             Here::Elsewhere => {}
             // Only whoever waits needs a timer.
             Here::Waits => {
-                let first_turn = poll_fn(|context| match self.poll_here(&mut guest, context) {
+                let first_turn = poll_fn(|context| match self.here.poll(&mut guest, context) {
                     Here::Done(finished) => Poll::Ready(Some(finished)),
                     Here::Waits => Poll::Pending,
                     Here::Elsewhere => Poll::Ready(None),
@@ -287,17 +287,6 @@ impl Sandbox {
             }
         }
         self.elsewhere(times.end(guest)).await
-    }
-
-    /// Lets a guest have its first turn on the thread that asked. To wait for it is no reason to go elsewhere: others are
-    /// served here meanwhile, and a guest that has changed threads has paid for it.
-    fn poll_here(&self, guest: &mut InTurn<Running>, context: &mut task::Context<'_>) -> Here {
-        let Some(_here) = self.here.take() else { return Here::Elsewhere };
-        match Pin::new(&mut *guest).poll(context) {
-            Poll::Ready(finished) => Here::Done(finished),
-            Poll::Pending if guest.has_begun() => Here::Elsewhere,
-            Poll::Pending => Here::Waits,
-        }
     }
 
     async fn elsewhere(&self, guest: impl Future<Output = Finished> + Send + 'static) -> Finished {
@@ -341,15 +330,6 @@ impl Drop for Sandbox {
 
 /// An invocation on its way.
 type Running = Pin<Box<dyn Future<Output = Finished> + Send>>;
-
-/// What came of an attempt to run a guest on the thread that asked.
-enum Here {
-    Done(Finished),
-    /// It waits for its first turn, and is woken for that.
-    Waits,
-    /// It has begun and is not done, or there is no place here.
-    Elsewhere,
-}
 
 struct StopOnDrop(tokio::task::JoinHandle<Finished>);
 

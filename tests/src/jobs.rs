@@ -1,12 +1,14 @@
 //! Training jobs, as a client sees them.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use weft::api::types::{JobDetail, JobEventList, JobEventView, JobView};
 use weft::cli::{Client as Follower, Event};
-use weft::job::{JobEvent, State};
+use weft::job::{Job, JobEvent, State};
+use weft::meta::Metadata;
 
 use crate::http::{Answer, Client};
 
@@ -94,6 +96,14 @@ impl Client {
         ensure!(answer.status == 200, "{answer:?}");
         Ok(answer.body)
     }
+}
+
+/// Whether a job's record says that it is not over and has epochs to go, in a data directory that no node has open.
+pub fn is_unfinished(data: &Path, name: &str) -> Result<bool> {
+    let jobs = Metadata::open(&data.join("meta.redb"))?.all::<Job>()?;
+    let job = jobs.iter().find(|job| job.name.as_str() == name).with_context(|| format!("no record of `{name}`"))?;
+    let epoch = job.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
+    Ok(!job.state.is_over() && epoch < job.spec.epochs)
 }
 
 /// An event as it came over the wire: its name is that of its value.

@@ -1,5 +1,5 @@
 //! What threads of `gpu-bridge` do together, its real source, with loom's threads, locks and atomics in place of the standard
-//! library's: the crew, a call on shared cores, and what stops it.
+//! library's: the crew, the tiles of a call, calls on shared cores, and what stops them.
 //!
 //! Loom runs a test again and again, once for every order in which the threads' steps can come, as far as a bound of
 //! preemptions lets it, and with every value that the memory model lets an atomic have. It finds data races, uses of what
@@ -17,7 +17,7 @@ pub mod share;
 pub mod shared;
 mod threads;
 
-mod error {
+pub mod error {
     pub type Result<T> = std::result::Result<T, Error>;
 
     #[derive(Debug, thiserror::Error)]
@@ -62,6 +62,11 @@ impl Places {
         // SAFETY: as above.
         self.0.iter().map(|place| place.with(|place| unsafe { *place })).collect()
     }
+}
+
+/// What a tile fails with.
+pub fn failure(tile: usize) -> error::Error {
+    error::Error::Internal { op: "tile", reason: format!("tile {tile} fails") }
 }
 
 /// Explores all orders with at most so many preemptions.

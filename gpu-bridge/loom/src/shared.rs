@@ -8,7 +8,7 @@ use loom::sync::atomic::AtomicU64;
 
 use crate::Places;
 use crate::error::Result;
-use crate::run::{Cancel, Crowd, Turn};
+use crate::run::{Cancel, Pace, Tiles, Turn, Workers, alone};
 use crate::share::Member;
 
 #[path = "../../src/device/cpu/shared/call.rs"]
@@ -53,24 +53,37 @@ impl Handle {
     /// A call on one thread, of so many tiles.
     pub fn run(&self, cancel: &Cancel, tiles: usize) -> Result<()> {
         let call = Call::begin(self, 1, cancel)?;
-        Crowd::default().work(&call, cancel, 0, tiles, || self.cores.places.write(0))
+        alone(cancel, Some(&call), tiles, |pace, _| {
+            self.cores.places.write(pace.worker());
+            Ok(())
+        })
     }
 
-    /// A call that needs two cores: the caller and a helper, of so many tiles each. Whoever has the cores writes to their
-    /// places, so a call that goes on without its cores is found.
+    /// A call that needs two cores: the caller and a helper, with so many tiles for both. Whoever has the cores writes to
+    /// their places, so a call that goes on without its cores is found.
     pub fn run_both(&self, cancel: &Cancel, tiles: usize) -> Result<()> {
         let call = Call::begin(self, 2, cancel)?;
-        // SAFETY: the helper, which is the only one to have this, has ended before the call and its handle do.
-        let helped: &Call<'static> = unsafe { std::mem::transmute(&call) };
-        let crowd = Arc::new(Crowd::default());
+        let body = {
+            let cores = Arc::clone(&self.cores);
+            move |pace: &mut Pace<'_>, _: usize| {
+                cores.places.write(pace.worker());
+                Ok(())
+            }
+        };
+        // SAFETY: the helper, which is the only one to have these, has ended before the call and its handle do.
+        let (turn, flag) = unsafe {
+            let turn = std::mem::transmute::<&dyn Turn, &'static dyn Turn>(&call);
+            (turn, std::mem::transmute::<&Cancel, &'static Cancel>(cancel))
+        };
+        let workers = Arc::new(Workers::new(flag, Some(turn), 2, tiles, Tiles::Long, body));
         let helper = loom::thread::spawn({
-            let (cancel, crowd, cores) = (cancel.clone(), Arc::clone(&crowd), Arc::clone(&self.cores));
-            move || crowd.work(helped, &cancel, 1, tiles, || cores.places.write(1))
+            let workers = Arc::clone(&workers);
+            move || workers.work(1)
         });
-        let own = crowd.work(&call, cancel, 0, tiles, || self.cores.places.write(0));
-        let helpers = helper.join().expect("nobody panics");
+        workers.work(0);
+        helper.join().expect("nobody panics");
         call.gathered();
-        own.and(helpers)
+        Arc::into_inner(workers).map_or(Ok(()), Workers::result)
     }
 }
 

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// Loom tries every number of spins; to sleep at once is what leads to most orders.
 pub const SPINS: u32 = 1;
 
+/// No test has more threads in a call; each further one would be looked at in every order, and never be there.
+pub const SHARES: usize = 2;
+
 /// A clock by which everything is long over: who waits for a time to pass never has to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant;

@@ -25,8 +25,8 @@ fn two_calls_of_two_threads_take_turns() {
     explore(2, || {
         let cores = Cores::new(2);
         let other =
-            beside(cores.open("other"), |handle| handle.run_both(&Cancel::default(), 1).expect("it is not cancelled"));
-        cores.open("own").run_both(&Cancel::default(), 1).expect("it is not cancelled");
+            beside(cores.open("other"), |handle| handle.run_both(&Cancel::default(), 2).expect("it is not cancelled"));
+        cores.open("own").run_both(&Cancel::default(), 2).expect("it is not cancelled");
         other.join().expect("nobody panics");
     });
 }

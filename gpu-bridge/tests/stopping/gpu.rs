@@ -9,7 +9,7 @@ use weft_gpu::{DType, Error, Result, Tensor};
 
 use crate::cases::{self, Case};
 use crate::late::{Late, Threads};
-use crate::{RUNNING, context};
+use crate::{RUNNING, context, not_late_twice};
 
 fn gpu() -> Gpu {
     let first = Adapter::all().into_iter().next();
@@ -52,11 +52,8 @@ fn no_operation_keeps_a_gpu_from_others_for_long() {
     let gpu = gpu();
     let mut failures = Vec::new();
     for case in cases::ALL {
-        let (mut result, mut late) = delay(case, &gpu);
-        if late.is_too_late() {
-            // A software GPU compiles a kernel once more, where it is run for the first time.
-            (result, late) = delay(case, &gpu);
-        }
+        // A software GPU compiles a kernel once more, where it is run for the first time.
+        let (result, late) = not_late_twice(|| delay(case, &gpu));
         let came = result.as_ref().map_or_else(ToString::to_string, |()| "done".to_owned());
         println!("{}: {late}, {came}", case.name);
         match result {

@@ -102,6 +102,21 @@ impl Learning {
     }
 }
 
+/// Why a job is over that has done all its epochs, for people: a goal would have ended it sooner, so it missed those it had.
+pub fn all_done(spec: &JobSpec) -> String {
+    let done = match spec.epochs {
+        1 => "the only epoch is done".to_owned(),
+        epochs => format!("all {epochs} epochs are done"),
+    };
+    let accuracy = spec.goal_accuracy.map(|goal| format!("accuracy {goal}"));
+    let loss = spec.goal_loss.map(|goal| format!("loss {goal}"));
+    match (accuracy, loss) {
+        (None, None) => done,
+        (Some(goal), None) | (None, Some(goal)) => format!("{done}; the goal of {goal} was not reached"),
+        (Some(one), Some(other)) => format!("{done}; neither the goal of {one} nor that of {other} was reached"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -124,6 +139,20 @@ mod tests {
         assert!(matches!(learning.judge(&spec, validated(1.0, 0.9)).0, Verdict::End(reason) if reason.contains("0.9")));
         let spec = JobSpec { goal_accuracy: None, goal_loss: Some(0.5), ..spec };
         assert!(matches!(Learning::new(&spec).judge(&spec, validated(0.5, 0.1)).0, Verdict::End(_)));
+    }
+
+    #[test]
+    fn a_goal_that_was_missed_is_said_at_the_end() {
+        let spec = JobSpec { epochs: 1, ..spec() };
+        assert_eq!(all_done(&spec), "the only epoch is done");
+        let spec = JobSpec { epochs: 10, ..spec };
+        assert_eq!(all_done(&spec), "all 10 epochs are done");
+        let spec = JobSpec { goal_accuracy: Some(0.97), ..spec };
+        assert_eq!(all_done(&spec), "all 10 epochs are done; the goal of accuracy 0.97 was not reached");
+        let both = JobSpec { goal_loss: Some(0.1), ..spec.clone() };
+        let said = "all 10 epochs are done; neither the goal of accuracy 0.97 nor that of loss 0.1 was reached";
+        assert_eq!(all_done(&both), said);
+        assert!(all_done(&JobSpec { goal_accuracy: None, ..both }).ends_with("the goal of loss 0.1 was not reached"));
     }
 
     #[test]

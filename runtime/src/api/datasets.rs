@@ -190,6 +190,52 @@ pub async fn show(
     Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(ChargedBytes::new(json, charge))).into_response())
 }
 
+/// Fetch the manifest of a data set: what its samples are, and the blocks that they lie in.
+#[utoipa::path(
+    get, path = "/v1/datasets/{name}/manifest", tag = TAG, operation_id = "fetch_manifest",
+    params(("name" = String, Path), Which),
+    responses(
+        (status = 200, description = "The manifest, as it is stored", body = Value, content_type = "application/json"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn manifest(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path(name): Path<String>,
+    Params(which): Params<Which>,
+) -> Result<Response, ApiError> {
+    let dataset = node.catalog.dataset(tenant.id, &name)?;
+    let place = node.places.opening(&tenant).await?;
+    let write = |_: &Version, manifest: &Manifest, _: String| Ok(manifest.to_bytes());
+    let version = which.version.as_deref();
+    let (json, mut charge) = node.catalog.look_at_dataset(&tenant, &dataset, version, place, write).await?;
+    charge.shrink(charge.bytes().saturating_sub(json.capacity() as u64));
+    Ok(([(CONTENT_TYPE, "application/json")], Bytes::from_owner(ChargedBytes::new(json, charge))).into_response())
+}
+
+/// Fetch a block of a data set, as it is stored: so many samples, as the manifest says.
+#[utoipa::path(
+    get, path = "/v1/datasets/{name}/blocks/{digest}", tag = TAG, operation_id = "fetch_block",
+    params(("name" = String, Path), ("digest" = String, Path), Which),
+    responses(
+        (status = 200, description = "The block", body = Vec<u8>, content_type = "application/octet-stream"),
+        (status = 404, body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub async fn block(
+    AsTenant(tenant): AsTenant,
+    State(node): State<Arc<Node>>,
+    Path((name, digest)): Path<(String, String)>,
+    Params(which): Params<Which>,
+) -> Result<Response, ApiError> {
+    let digest = digest.parse()?;
+    let dataset = node.catalog.dataset(tenant.id, &name)?;
+    let place = node.places.opening(&tenant).await?;
+    let bytes = node.catalog.read_block(&tenant, &dataset, which.version.as_deref(), digest, place).await?;
+    Ok(([(CONTENT_TYPE, "application/octet-stream")], Bytes::from_owner(bytes)).into_response())
+}
+
 /// Delete a data set with all its versions.
 #[utoipa::path(
     delete, path = "/v1/datasets/{name}", tag = TAG, operation_id = "delete_dataset", params(("name" = String, Path)),

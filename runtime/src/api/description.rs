@@ -7,6 +7,7 @@
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
+use super::request::MAX_CURSOR;
 use super::{
     datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, tenants, uploads,
 };
@@ -22,6 +23,7 @@ use crate::params::space::MAX_KEY;
         functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
         uploads::begin, uploads::show, uploads::part, uploads::delete,
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
+        datasets::manifest, datasets::block,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::scale, jobs::plan,
@@ -146,6 +148,9 @@ fn describe_parameters(path: &str, operation: &mut Value) {
             ("path", "digest") => json!({ "pattern": DIGEST }),
             ("path" | "query", "version") => json!({ "pattern": DIGEST_BEGINNING }),
             ("path", "device") => json!({ "pattern": "^[a-z]+(:[0-9]+)?$" }),
+            ("query", "after" | "prefix") if schema.get("type").is_some_and(|kind| kind == "string") => {
+                json!({ "maxLength": MAX_CURSOR })
+            }
             ("query", "limit") => json!({ "minimum": 1 }),
             ("query", "format") => json!({ "enum": ["safetensors", "npz"] }),
             ("header", "idempotency-key") => json!({ "pattern": "^[!-~]{1,255}$" }),

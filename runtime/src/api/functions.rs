@@ -13,7 +13,7 @@ use utoipa::IntoParams;
 use super::auth::AsTenant;
 use super::charged::{ITEM, charged};
 use super::problem::ApiError;
-use super::request::{Params, Pieces};
+use super::request::{Params, Pieces, cursor};
 use super::types::{
     DeployOutcome, DeployView, FunctionList, FunctionView, Problem, RollbackRequest, VersionList, VersionView,
 };
@@ -33,6 +33,7 @@ pub struct Page {
     #[param(value_type = Option<usize>)]
     limit: Option<NonZeroUsize>,
     /// Begin after this name.
+    #[serde(default, deserialize_with = "cursor")]
     after: Option<String>,
 }
 

@@ -18,7 +18,7 @@ use super::changes::to_the_end;
 use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
-use super::request::{Params, Pieces};
+use super::request::{Params, Pieces, cursor};
 use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, PlanView, Problem};
 use crate::clock::{rfc3339, unix_ms};
 use crate::job::{EpochRecord, Job, JobSpec, State as JobState, costs};
@@ -46,6 +46,7 @@ pub struct JobQuery {
     #[param(value_type = Option<usize>)]
     limit: Option<NonZeroUsize>,
     /// Begin after this name.
+    #[serde(default, deserialize_with = "cursor")]
     after: Option<String>,
     /// Only jobs that are so.
     #[param(inline)]

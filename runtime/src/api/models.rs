@@ -25,7 +25,7 @@ use super::changes::to_the_end;
 use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
-use super::request::{Params, Pieces};
+use super::request::{Params, Pieces, cursor};
 use super::types::{ModelDetail, ModelList, ModelRequest, ModelView, Problem, TensorView};
 use crate::catalog::{BlobFile, CatalogError, StoredModel};
 use crate::clock::rfc3339;
@@ -100,6 +100,7 @@ pub struct TensorQuery {
     #[param(value_type = Option<usize>)]
     limit: Option<NonZeroUsize>,
     /// Begin after the tensor of this name.
+    #[serde(default, deserialize_with = "cursor")]
     after: Option<String>,
 }
 

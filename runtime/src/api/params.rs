@@ -15,7 +15,7 @@ use utoipa::IntoParams;
 use super::auth::AsTenant;
 use super::charged::{ITEM, charged};
 use super::problem::{ApiError, Kind};
-use super::request::{Params, Pieces};
+use super::request::{Params, Pieces, beginning, cursor};
 use super::types::{ParamList, ParamSet, ParamView, ParamsDeleted, Problem};
 use crate::clock::rfc3339;
 use crate::names::Name;
@@ -41,9 +41,10 @@ pub struct Whose {
     /// Of this job; those that belong to none unless it is said.
     job: Option<String>,
     /// Names that begin so.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "beginning")]
     prefix: String,
     /// Begin after this name.
+    #[serde(default, deserialize_with = "cursor")]
     after: Option<String>,
     /// How many at most; 100 unless said otherwise, 1000 at most.
     #[param(value_type = Option<usize>)]

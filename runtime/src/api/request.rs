@@ -12,7 +12,8 @@ use axum::http::header::{CONTENT_TYPE, EXPECT};
 use axum::http::request::Parts;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
 use tokio::time::Instant;
 
 use super::problem::{ApiError, Kind};
@@ -24,6 +25,23 @@ const MAX_JSON: u64 = 64 << 10;
 /// How much of a body that was refused is still read, so that the client gets to hear of it.
 const DISCARD_BYTES: usize = 64 << 20;
 const DISCARD_TIME: Duration = Duration::from_secs(2);
+
+/// The longest text in a query that names are compared with, in characters: far longer than any name.
+pub const MAX_CURSOR: usize = 1_024;
+
+/// Reads such a text.
+pub fn beginning<'de, D: Deserializer<'de>>(query: D) -> Result<String, D::Error> {
+    let text = String::deserialize(query)?;
+    match text.chars().count() {
+        0..=MAX_CURSOR => Ok(text),
+        length => Err(D::Error::custom(format!("{length} characters of a name, and none has more than {MAX_CURSOR}"))),
+    }
+}
+
+/// Reads the name after which a page begins.
+pub fn cursor<'de, D: Deserializer<'de>>(query: D) -> Result<Option<String>, D::Error> {
+    beginning(query).map(Some)
+}
 
 /// A query string as a type.
 pub struct Params<T>(pub T);

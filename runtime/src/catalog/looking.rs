@@ -13,7 +13,7 @@ use crate::dataset::preview::preview;
 use crate::dataset::{BlockRef, Manifest};
 use crate::digest::Digest;
 use crate::sandbox::Permit;
-use crate::tenant::{Charge, Tenant};
+use crate::tenant::{Charge, ChargedBytes, Tenant};
 
 /// Samples of a preview.
 const PREVIEW: usize = 3;
@@ -54,6 +54,36 @@ impl Catalog {
             Ok((look(&version, &manifest, shown)?, charge))
         };
         self.blocking("looking at a data set", read).await.map_err(|error| self.unless_deleted(dataset, error))
+    }
+
+    /// A block of a version's as it is stored, with its charge.
+    pub async fn read_block(
+        &self,
+        tenant: &Tenant,
+        dataset: &DataSet,
+        version: Option<&str>,
+        digest: Digest,
+        place: Permit,
+    ) -> Result<ChargedBytes, CatalogError> {
+        let (version, blobs, charge) =
+            (which(dataset, version)?.clone(), self.blobs.clone(), Charge::none(tenant.memory.clone()));
+        let read = move || -> Result<ChargedBytes, CatalogError> {
+            let _place = place;
+            let ReadManifest { manifest, mut charge } =
+                read_blocking(&blobs, &version.digest, version.manifest_bytes, charge)?;
+            let unpacked = charge.bytes();
+            let mut blocks = manifest.train.blocks.iter().chain(&manifest.test.blocks);
+            let Some(block) = blocks.find(|block| block.digest == digest) else {
+                return Err(CatalogError::not_found("block", &digest.to_string()));
+            };
+            charge.grow(block.bytes.saturating_mul(DECODED))?;
+            let bytes =
+                read_whole(&BlobBlocks(blobs), block).map_err(|error| CatalogError::read("reading a block", error))?;
+            let bytes = Vec::from(bytes);
+            charge.shrink(unpacked + block.bytes);
+            Ok(ChargedBytes::new(bytes, charge))
+        };
+        self.blocking("reading a block", read).await.map_err(|error| self.unless_deleted(dataset, error))
     }
 
     /// The manifest of the newest version.

@@ -1,6 +1,6 @@
 //! `weft infer`: what a trained model makes of samples, a job's on its node or a file's on this machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::Read;
 use std::num::NonZeroU32;
@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
 use clap::Args;
 use serde::{Deserialize, Serialize};
 use weft_gpu::device::cpu::Cpu;
@@ -15,7 +16,7 @@ use weft_gpu::pool::Wish;
 use weft_gpu::{Context, Crew, Limits};
 
 use super::Global;
-use super::client::Client;
+use super::client::{Client, ClientError};
 use super::dataset::Shape;
 use super::failure::UsageError;
 use super::output::Output;
@@ -23,10 +24,11 @@ use super::samples::DataArgs;
 use super::train::name_value;
 use super::train_local::build_function;
 use crate::api::types::InferRequest;
-use crate::dataset::Transform;
 use crate::dataset::batches::{Batches, Csr, Inputs, Options, Part, Source};
 use crate::dataset::rows::Labels;
 use crate::dataset::shard::Plan;
+use crate::dataset::{Manifest, Split, Transform};
+use crate::digest::Digest;
 use crate::host::data::StepInfo;
 use crate::local::{LocalTrainer, Place};
 use crate::model::{Input, Model};
@@ -139,8 +141,14 @@ fn infer_job(job: &Name, args: InferArgs, client: &Client, out: &Output) -> anyh
                 let text = "a job's samples are transformed as those that it was trained on: leave `--transform` out";
                 return Err(UsageError(text.to_owned()).into());
             }
-            let (name, data) =
-                args.data.make(out)?.context("give samples with `--dataset`, `--data` or `--samples`")?;
+            let of_node = match &args.data.dataset {
+                Some(name) if !args.data.changes_samples() => samples_of_node(name, client)?,
+                _ => None,
+            };
+            let (name, data) = match of_node {
+                Some(found) => found,
+                None => args.data.make(out)?.context("give samples with `--dataset`, `--data` or `--samples`")?,
+            };
             rows(&name, data)?
         }
     };
@@ -154,6 +162,29 @@ fn infer_job(job: &Name, args: InferArgs, client: &Client, out: &Output) -> anyh
         metrics.insert("accuracy".to_owned(), right as f64 / labels.len() as f64);
     }
     Ok(Inferred::new(outputs, metrics))
+}
+
+/// The samples of a data set that the node has, those to test with if there are any. Nothing where it has none of that name.
+fn samples_of_node(name: &str, client: &Client) -> anyhow::Result<Option<(String, LocalDataSet)>> {
+    let Ok(asked) = name.parse::<Name>() else { return Ok(None) };
+    let version = match client.dataset(&asked, None) {
+        Ok(found) => found.shown,
+        Err(ClientError::Problem { problem, .. }) if problem.status == 404 => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    let manifest = Manifest::parse(&client.dataset_manifest(&asked, &version)?)?;
+    let mut blocks = HashMap::new();
+    for block in &tested(&manifest).1.blocks {
+        let bytes = client.dataset_block(&asked, &version, &block.digest)?;
+        ensure!(Digest::of(&bytes) == block.digest, "a block of `{name}` was damaged on its way; try again");
+        blocks.insert(block.digest, Bytes::from(bytes));
+    }
+    Ok(Some((name.to_owned(), LocalDataSet { manifest, blocks: Arc::new(blocks) })))
+}
+
+/// What is tested with: all samples, where none are apart.
+fn tested(manifest: &Manifest) -> (Part, &Split) {
+    if manifest.test.count == 0 { (Part::Train, &manifest.train) } else { (Part::Test, &manifest.test) }
 }
 
 /// `[[…], …]`, or what the API takes.
@@ -199,7 +230,7 @@ fn pieces(samples: Rows) -> Vec<Rows> {
 fn rows(name: &str, mut data: LocalDataSet) -> anyhow::Result<(Rows, Option<Vec<usize>>)> {
     const AT_ONCE: NonZeroU32 = NonZeroU32::new(256).unwrap();
     data.manifest.transform = Transform::None;
-    let part = if data.manifest.test.count == 0 { Part::Train } else { Part::Test };
+    let (part, _) = tested(&data.manifest);
     let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
     let plan = Plan { shuffle: false, ..Plan::default() };
     let source = Source { name, manifest: &data.manifest, part, blocks: data.blocks.clone() };

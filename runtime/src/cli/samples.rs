@@ -40,6 +40,11 @@ pub struct DataArgs {
 }
 
 impl DataArgs {
+    /// Whether samples are to be made otherwise than they are where they come from.
+    pub fn changes_samples(&self) -> bool {
+        self.split.is_some() || self.shape.is_some() || self.resize.is_some() || self.transform.is_some()
+    }
+
     /// The name and the samples of what was asked for, if anything was.
     pub fn make(self, out: &Output) -> anyhow::Result<Option<(String, LocalDataSet)>> {
         let folder = tempfile::tempdir()?;

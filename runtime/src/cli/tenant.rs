@@ -40,7 +40,7 @@ pub enum TenantVerb {
         #[arg(value_name = "QUOTA=VALUE", value_parser = quota_value, required = true)]
         quota: Vec<(String, u64)>,
     },
-    /// Delete a tenant, its functions and its logs
+    /// Delete a tenant with all it has: functions, jobs, data sets, models, parameters and logs
     Delete {
         name: Name,
         /// Do not ask
@@ -67,7 +67,8 @@ pub fn run(verb: TenantVerb, client: &Client, out: &Output) -> anyhow::Result<()
         }
         TenantVerb::SetQuota { name, quota } => show(&client.set_quota(&name, &patch(&quota)?)?, out),
         TenantVerb::Delete { name, yes } => {
-            confirm(&format!("delete tenant `{name}` with its functions and logs?"), yes)?;
+            let all = "functions, jobs, data sets, models, parameters and logs";
+            confirm(&format!("delete tenant `{name}` with all it has: {all}?"), yes)?;
             client.delete_tenant(&name)?;
             out.done(&json!({"deleted": name}), format_args!("deleted tenant `{name}`"))
         }

@@ -92,18 +92,7 @@ impl ChannelError {
     /// Whether it may be gone when it is tried again: a Redis or a bucket that is away, a disk that is full.
     pub fn passes(&self) -> bool {
         match self {
-            // A store that was emptied begins anew when its tenant says so, and a full one, or a full node, has room again
-            // when something is deleted. A tenant's own limit is not passing.
-            Self::Params(ParamError::OverLimit(over)) => over.name == "max_memory",
-            Self::Params(error) => {
-                matches!(
-                    error,
-                    ParamError::Unavailable(_)
-                        | ParamError::Full(_)
-                        | ParamError::Lost(_)
-                        | ParamError::KeptAnswers { .. }
-                )
-            }
+            Self::Params(error) => error.passes(),
             Self::Blob(error) => error.passes(),
             Self::Damaged { .. } | Self::TooLarge { .. } | Self::Storage(_) => false,
         }

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::learning::Verdict;
+use weft_core::learning::{Verdict, all_done};
 use weft_core::spec::Shape;
 use weft_core::sync::admm::Residuals;
 use weft_core::sync::{Position, Stretch};
@@ -165,7 +165,7 @@ impl<K: Keeper> Engine<K> {
                 return Ok(reason);
             }
         }
-        Ok(format!("all {epochs} epochs are done"))
+        Ok(all_done(&self.workshop.spec().words))
     }
 
     /// Steps of this epoch from the latest change of shape on, of which followers are told how many are done.

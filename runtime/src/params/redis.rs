@@ -28,7 +28,7 @@ use crate::tenant::Charge;
 mod answer;
 mod chunks;
 mod ending;
-mod head;
+pub mod head;
 mod incarnation;
 mod keys;
 mod link;

@@ -57,6 +57,16 @@ pub enum CompileError {
     Failed(String),
 }
 
+impl CompileError {
+    /// Whether it may be gone when it is tried again: the compiler was busy, was slow because others were, or died.
+    pub fn passes(&self) -> bool {
+        match self {
+            Self::Busy(_) | Self::QueueTimeout { .. } | Self::Failed(_) | Self::TooLong(_) => true,
+            Self::Refused(_) | Self::TooMuchMemory(_) | Self::TooLarge(_) => false,
+        }
+    }
+}
+
 /// Runs compiler processes, a few at once, fairly between tenants.
 pub struct Compiler {
     program: PathBuf,

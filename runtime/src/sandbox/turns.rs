@@ -143,8 +143,11 @@ impl Turns {
     /// Passes on what is kept and not used, or held by a guest that is inside a kernel, and lets another guest in beside
     /// each one whose turn is overdue. Called at every epoch.
     pub fn relieve(&self) {
+        self.relieve_at(Instant::now());
+    }
+
+    fn relieve_at(&self, now: Instant) {
         self.change(|inner| {
-            let now = Instant::now();
             let turns: Vec<_> = inner.state.turns().map(|(id, turn)| (id, turn.standing, turn.call)).collect();
             for (turn, standing, call) in turns {
                 let flags = inner.flags.iter().find(|(of, _)| *of == turn).map(|(_, flags)| flags);

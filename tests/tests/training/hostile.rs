@@ -134,6 +134,7 @@ harms! {
     an_init_that_never_returns: "loop" in "init" with wall_ms = 500 => "`wall_ms` = 500";
     an_init_that_sleeps: "sleep" in "init" with wall_ms = 500 => "`wall_ms` = 500";
     a_step_that_sleeps: "sleep" in "step" with wall_ms = 500 => "`wall_ms` = 500";
+    an_update_that_sleeps: "sleep" in "update" with wall_ms = 500 => "`wall_ms` = 500";
     an_evaluation_that_sleeps: "sleep" in "evaluate" with wall_ms = 500 => "`wall_ms` = 500";
     an_inference_that_sleeps: "sleep" in "infer" with wall_ms = 500 => "`wall_ms` = 500";
     matrices_multiplied_for_ever: "matmuls" in "step" with wall_ms = 500 => "`wall_ms` = 500";

@@ -246,6 +246,22 @@ impl Client {
         self.get(format!("/v1/datasets/{name}{}", query(&[("version", owned(version))])))
     }
 
+    /// A version's manifest, as it is stored.
+    pub fn dataset_manifest(&self, name: &Name, version: &str) -> Result<Vec<u8>, ClientError> {
+        self.fetch(format!("/v1/datasets/{name}/manifest{}", query(&[("version", owned(Some(version)))])))
+    }
+
+    /// One of a version's blocks, as it is stored.
+    pub fn dataset_block(&self, name: &Name, version: &str, block: &Digest) -> Result<Vec<u8>, ClientError> {
+        self.fetch(format!("/v1/datasets/{name}/blocks/{block}{}", query(&[("version", owned(Some(version)))])))
+    }
+
+    /// All of something that is no JSON, or is read by somebody else.
+    fn fetch(&self, path: String) -> Result<Vec<u8>, ClientError> {
+        let response = self.send(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: STALLED })?;
+        self.whole(response)
+    }
+
     pub fn delete_dataset(&self, name: &Name) -> Result<(), ClientError> {
         self.delete(format!("/v1/datasets/{name}"))
     }

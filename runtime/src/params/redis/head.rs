@@ -60,7 +60,11 @@ pub fn form(frame: &[u8]) -> Result<Form, ParamError> {
 
 impl StoredHead {
     fn read(count: Reply, head: Reply) -> Result<Self, ParamError> {
-        let (count, head) = (text(count)?, Bytes::from(bytes(head)?));
+        Self::parse(&text(count)?, bytes(head)?.into())
+    }
+
+    /// From a counter's number, which is another text for all other values, and the bytes of a head.
+    pub fn parse(count: &str, head: Bytes) -> Result<Self, ParamError> {
         let end = head.iter().position(|&byte| byte == b'\n').ok_or_else(|| damaged("no line"))?;
         let line = std::str::from_utf8(&head[..end]).map_err(|_| damaged("no line"))?;
         let words: Vec<&str> = line.split(' ').collect();

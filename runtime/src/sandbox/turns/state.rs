@@ -233,6 +233,12 @@ impl State {
         self.line.waiting()
     }
 
+    /// How many turns nobody has.
+    #[cfg(test)]
+    pub fn free(&self) -> usize {
+        self.line.free()
+    }
+
     fn begin(&mut self, member: Member, now: Instant) -> TurnId {
         self.begun += 1;
         let id = TurnId(self.begun);

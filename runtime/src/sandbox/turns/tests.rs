@@ -8,6 +8,8 @@ use super::*;
 use crate::clock::thread_cpu;
 use crate::tenant::{Account, Quota};
 
+mod orders;
+
 fn tenant(name: &str) -> Arc<Tenant> {
     Tenant::unregistered(name.parse().unwrap(), Quota::default(), Account::new("max_memory", 0, None))
 }

@@ -59,7 +59,7 @@ struct Known {
     #[hyper(default = "none")]
     harm: String,
     /// In which call to do it.
-    #[hyper(default = "step", choices = ["init", "step", "evaluate", "infer"])]
+    #[hyper(default = "step", choices = ["init", "step", "update", "evaluate", "infer"])]
     when: String,
 }
 
@@ -163,6 +163,10 @@ impl Trainer for Hostile {
             _ => loss.backward()?,
         }
         report(loss)
+    }
+
+    fn update(&self) -> Result<()> {
+        self.harm_in("update")
     }
 
     fn evaluate(&self) -> Result<Vec<Metric>> {

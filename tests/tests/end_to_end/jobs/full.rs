@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use weft::api::types::DeviceList;
 use weft::job::{JobEvent, State};
 use weft_tests::components::component;
+use weft_tests::guests;
 use weft_tests::held::Held;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options, eventually};
@@ -142,6 +143,67 @@ fn a_call_that_waits_too_long_for_a_device_is_told_to_come_back() -> Result<()> 
     let answer = modest.invoke("task", b"add 1")?;
     ensure!(answer.status == 429 && answer.header("retry-after").is_some(), "{answer:?}");
     ensure!(answer.problem_kind()? == ("busy".to_owned(), Some("queue_timeout".to_owned())), "{answer:?}");
+    Ok(())
+}
+
+/// What `queue_timeout` is unless somebody sets it: the longest that a call waits for its place.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Nobody has another quota than the node's own, and two have taken all that they can of its only device.
+#[test]
+fn with_default_quotas_a_full_device_is_a_queue_for_jobs_and_none_for_calls() -> Result<()> {
+    let node = Options::default().set("devices", "cpu").set("max-memory", "6GiB").start()?;
+    let memory = device_memory(&node.operator()?)?;
+    let tenant = |name| -> Result<Client> {
+        let tenant = node.tenant(name, json!({}))?;
+        prepare(&tenant)?;
+        tenant.must_deploy("task", &component("tests/guests/hostcall")?)?;
+        Ok(tenant)
+    };
+    let (a, b, c) = (tenant("a")?, tenant("b")?, tenant("c")?);
+    // Forty workers have all of the device that jobs may have, but for less than another needs. A quarter of what a worker
+    // has is not for its device.
+    let each = (memory / 8 * 7 / 40 - (1 << 20)) / 3 * 4;
+    for (client, workers) in [(&a, 32), (&b, 8)] {
+        let spec = json!({ "name": "many", "workers": workers, "k": 4, "epochs": 1_000_000, "memory": each });
+        client.must_submit(&lenet(spec))?;
+        client.job_in("many", State::Running, LONG)?;
+    }
+    // And as many calls of one of them as there may be, for as long as they may take.
+    let _calls = Held::invoke_all(&a, "task", "add 1000000000000", 8)?;
+    eventually(LONG, || Ok(node.view()?.instances >= 1))?;
+    let waits = lenet(json!({ "name": "waits", "epochs": 1, "memory": 512 << 20 }));
+    c.must_submit(&waits)?;
+    ensure!(c.job("waits")?.job.state == State::Queued, "{:?}", c.job("waits")?.job);
+    for _ in 0..3 {
+        let start = Instant::now();
+        let answer = c.invoke("task", b"add 1")?;
+        ensure!(answer.status == 200, "after {:?}: {answer:?}", start.elapsed());
+        // The call itself takes a moment.
+        ensure!(start.elapsed() < QUEUE_TIMEOUT + Duration::from_secs(5), "it took {:?}", start.elapsed());
+    }
+    ensure!(c.job("waits")?.job.state == State::Queued, "there was room for it: {:?}", c.job("waits")?.job);
+    a.order("many", "stop")?.json()?;
+    c.must_finish("waits", LONG)?;
+    Ok(())
+}
+
+#[test]
+fn with_default_quotas_a_tenant_whose_calls_sleep_leaves_places_to_others() -> Result<()> {
+    let node = Options::default().set("max-instances", 64).start()?;
+    let (sleepy, other) = (node.tenant("sleepy", json!({}))?, node.tenant("other", json!({}))?);
+    sleepy.must_deploy("sleep", &guests::wat("wasi-sleep")?)?;
+    other.must_deploy("echo", &component("functions/echo")?)?;
+    // More than there are places, and as many as a tenant may have at once.
+    let _held = Held::invoke_all(&sleepy, "sleep", "", 80)?;
+    eventually(LONG, || node.view().map(|view| view.instances + view.waiting == 80 && view.instances >= 32))?;
+    for _ in 0..20 {
+        let start = Instant::now();
+        other.must_invoke("echo", "hello")?;
+        ensure!(start.elapsed() < QUEUE_TIMEOUT, "it took {:?}", start.elapsed());
+    }
+    let view = node.view()?;
+    ensure!(view.instances < 64 && view.waiting > 0, "one tenant has all places: {view:?}");
     Ok(())
 }
 

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use weft::api::types::DeviceList;
+use weft::digest::Digest;
+use weft_tests::command::User;
 use weft_tests::components::component;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options, eventually};
@@ -48,6 +50,33 @@ fn samples(count: usize) -> Value {
 
 fn memory(client: &Client) -> Result<u64> {
     client.get("/v1/usage")?.json()?["now"]["memory"].as_u64().context("no memory")
+}
+
+#[test]
+fn a_jobs_model_is_used_on_a_data_set_of_its_node_and_nobody_else_sees_that() -> Result<()> {
+    let node = Options::default().start()?;
+    let client = trained(&node, "one", "none", json!({}))?;
+    let user = User::of(&client)?;
+    let inferred = user.json(&["infer", "--job", "it", "--dataset", "teacher"])?;
+    // Its samples to test with, and how many of their classes were found.
+    ensure!(inferred["samples"] == 80, "{} samples", inferred["samples"]);
+    ensure!(inferred["outputs"].as_array().is_some_and(|rows| rows.len() == 80), "{inferred}");
+    ensure!(inferred["metrics"]["accuracy"].as_f64().is_some_and(|share| (0.0..=1.0).contains(&share)), "{inferred}");
+    // Of a name that the node does not know, what is shipped is meant.
+    let ended = user.weft(&["infer", "--job", "it", "--dataset", "digits"])?;
+    ensure!(ended.code == Some(1) && ended.stderr.contains("64 numbers"), "{ended:?}");
+    let manifest = client.get("/v1/datasets/teacher/manifest")?.json()?;
+    let block = manifest["test"]["blocks"][0]["digest"].as_str().context("no block")?.to_owned();
+    let fetched = client.get(&format!("/v1/datasets/teacher/blocks/{block}"))?;
+    ensure!(fetched.status == 200 && Digest::of(&fetched.body).to_string() == block, "{}", fetched.status);
+    let other = with_harm(&node, "two", json!({}))?;
+    let foreign = Digest::of(b"foreign");
+    ensure!(other.get(&format!("/v1/datasets/teacher/blocks/{foreign}"))?.status == 404);
+    ensure!(other.send("DELETE", "/v1/datasets/teacher", &[], b"")?.status == 204);
+    for path in ["manifest".to_owned(), format!("blocks/{block}")] {
+        ensure!(other.get(&format!("/v1/datasets/teacher/{path}"))?.status == 404, "{path} of somebody else");
+    }
+    Ok(())
 }
 
 #[test]

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use weft_tests::command::{Ended, User};
 use weft_tests::components::{self, marked};
 use weft_tests::http::Client;
+use weft_tests::jobs::is_unfinished;
 use weft_tests::node::{Node, Options, eventually};
 
 /// A node with two tenants, three functions and some usage, and the tenants' keys.
@@ -233,15 +234,19 @@ fn a_backup_that_is_taken_under_a_job_is_whole_and_the_job_goes_on_to_the_same_b
     }
     tenant.must_finish("busy", LONG)?;
     ensure!(weights(&tenant, "busy")? == calm);
+    let mut unfinished = 0;
     for (user, file) in &backups {
         let folder = Arc::new(tempfile::tempdir()?);
         let ended = restore(user, file, &folder.path().join("data"))?;
         ensure!(ended.code == Some(0), "{ended:?}");
+        unfinished += usize::from(is_unfinished(&folder.path().join("data"), "busy")?);
         let restored = Options::default().start_in(folder)?;
         let tenant = Client::new(restored.url(), tenant.key());
         tenant.must_finish("busy", LONG)?;
         ensure!(weights(&tenant, "busy")? == calm);
     }
+    // Or nothing went on after any of them.
+    ensure!(unfinished > 0, "the job was over in all {} backups", backups.len());
     Ok(())
 }
 

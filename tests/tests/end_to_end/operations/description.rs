@@ -111,6 +111,12 @@ fn what_a_pattern_excludes_is_refused_and_what_it_admits_is_understood() -> Resu
     for path in ["/v1/functions?limit=0", "/v1/jobs?limit=0", "/v1/params?limit=0", "/v1/jobs?state=lost"] {
         ensure!(status(path)? == 400, "{path}");
     }
+    for path in
+        ["/v1/functions?after=", "/v1/jobs?after=", "/v1/datasets?after=", "/v1/models?after=", "/v1/params?prefix="]
+    {
+        let of = |length: usize| format!("{path}{}", "x".repeat(length));
+        ensure!((status(&of(1_024))?, status(&of(1_025))?) == (200, 400), "{path}");
+    }
     let last = u64::MAX;
     ensure!(status(&format!("/v1/params/absent?newer_than={last}"))? != 400);
     ensure!(status(&format!("/v1/params/absent?newer_than={last}0"))? == 400);
@@ -134,6 +140,26 @@ fn methods_that_are_allowed_are_those_that_are_described() -> Result<()> {
         ensure!(answer.status == 405, "{method} {path}: {answer:?}");
         ensure!(answer.header("allow") == Some(allowed), "{method} {path}: {answer:?}");
     }
+    Ok(())
+}
+
+#[test]
+fn every_text_in_a_query_says_what_it_may_be() -> Result<()> {
+    let node = Options::default().start()?;
+    let description = description(&node)?;
+    let mut seen = 0;
+    for (path, operations) in description["paths"].as_object().context("no paths")? {
+        let operations = operations.as_object().context("no operations")?;
+        for parameter in operations.values().filter_map(|operation| operation["parameters"].as_array()).flatten() {
+            let schema = &parameter["schema"];
+            if parameter["in"] == "query" && schema["type"] == "string" {
+                let is_bounded = ["pattern", "maxLength", "enum"].iter().any(|word| schema.get(word).is_some());
+                ensure!(is_bounded, "{path}: `{}` may be anything: {schema}", parameter["name"]);
+                seen += 1;
+            }
+        }
+    }
+    ensure!(seen > 5, "only {seen} texts in queries");
     Ok(())
 }
 
@@ -167,6 +193,7 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
     let file = b"label,x\n0,1\n1,2\n";
     let upload = format!("/v1/uploads/{}", Digest::of(file));
     let (part, absent) = (format!("{upload}/parts/0"), format!("/v1/uploads/{}", Digest::of(b"absent")));
+    let block = format!("/v1/datasets/set/blocks/{}", Digest::of(b"absent"));
     let begin = json!({ "digest": Digest::of(file), "size": file.len() }).to_string();
     let of_file =
         json!({ "train": [{ "features": { "upload": Digest::of(file), "name": "x.csv" } }], "label": "label" })
@@ -192,6 +219,9 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("GET", "/v1/datasets", "/v1/datasets", b"", all),
         ("GET", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("GET", "/v1/datasets/absent", "/v1/datasets/{name}", b"", all),
+        ("GET", "/v1/datasets/set/manifest", "/v1/datasets/{name}/manifest", b"", all),
+        ("GET", "/v1/datasets/absent/manifest", "/v1/datasets/{name}/manifest", b"", all),
+        ("GET", &block, "/v1/datasets/{name}/blocks/{digest}", b"", all),
         ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("DELETE", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("POST", "/v1/uploads", "/v1/uploads", begin_weights.as_bytes(), all),

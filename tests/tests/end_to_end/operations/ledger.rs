@@ -1,13 +1,15 @@
 //! The tenant's ledger beside what its jobs say of themselves, on nodes that are killed.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use serde_json::json;
+use weft::job::EpochRecord;
 use weft_tests::components::echo;
 use weft_tests::http::Client;
-use weft_tests::node::Options;
+use weft_tests::node::{Options, eventually};
 
 use crate::end_to_end::jobs::{lenet, prepare};
 
@@ -41,6 +43,39 @@ fn the_ledger_never_has_less_than_the_jobs() -> Result<()> {
         ensure!(usage.cost() > spent.cost * 0.999, "kill {kill}: {usage:?} {spent:?}");
     }
     client.order("long", "stop")?;
+    Ok(())
+}
+
+/// An epoch is charged, and then recorded with its checkpoint. A node that dies in between does it again, and the job has done
+/// it once all the same.
+#[test]
+fn an_epoch_that_is_done_again_after_a_crash_is_recorded_once() -> Result<()> {
+    const EPOCHS: u64 = 10;
+    let mut node = Options::default().start()?;
+    let tenant = node.tenant("one", json!({}))?;
+    prepare(&tenant)?;
+    tenant.must_submit(&lenet(json!({ "name": "short", "workers": 2, "epochs": EPOCHS })))?;
+    let mut client = tenant.clone();
+    for kill in 1..=3 {
+        // The moment in which something was charged of an epoch that is not recorded.
+        let (epoch, charged) = (client.job("short")?.job.epoch, client.usage()?.usage.invocations);
+        eventually(LONG, || Ok(client.usage()?.usage.invocations > charged || client.job("short")?.job.epoch > epoch))?;
+        ensure!(client.job("short")?.job.epoch < EPOCHS, "the job was over before kill {kill}");
+        node = node.kill_and_restart()?;
+        client = Client::new(node.url(), tenant.key());
+    }
+    let job = client.must_finish("short", LONG)?;
+    let history = client.get("/v1/jobs/short/history")?.json()?;
+    let history: Vec<EpochRecord> = serde_json::from_value(history["epochs"].clone())?;
+    let epochs: Vec<u64> = history.iter().map(|epoch| epoch.epoch).collect();
+    ensure!(epochs == (1..=EPOCHS).collect::<Vec<_>>(), "{epochs:?}");
+    // What was done in vain is in none of them.
+    let samples: BTreeSet<u64> = history.iter().map(|epoch| epoch.samples).collect();
+    ensure!(samples.len() == 1, "epochs of {samples:?} samples");
+    let (spent, usage) = (job.spending, client.usage()?.usage);
+    let of_epochs: u64 = history.iter().map(|epoch| epoch.spending.invocations).sum();
+    ensure!(spent.invocations == of_epochs, "{of_epochs} calls in the epochs, and {spent:?} in all");
+    ensure!(usage.invocations >= spent.invocations, "the ledger has less than the job: {usage:?} {spent:?}");
     Ok(())
 }
 
