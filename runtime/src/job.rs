@@ -74,7 +74,7 @@ pub mod worker;
 mod worker_loop;
 pub mod workshop;
 
-pub use accounting::total;
+pub use accounting::{Accounting, total};
 pub use events::EventBook;
 pub use live::Live;
 pub(crate) use prepare::device_and_codec;

@@ -284,8 +284,8 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
             format!("{:.6}", epoch.spending.cost),
         ]
     };
-    let rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
-    let header = [
+    let mut rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
+    let mut header = vec![
         "EPOCH",
         "LOSS",
         "VAL LOSS",
@@ -302,6 +302,13 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
         "LOST",
         "COST",
     ];
+    // Only jobs whose workers exchange what they have through a channel.
+    if epochs.iter().any(|epoch| epoch.traffic.items > 0) {
+        header.extend(["MESSAGES", "THROUGH", "TRANSFERS"]);
+        for (row, EpochRecord { traffic, .. }) in rows.iter_mut().zip(epochs) {
+            row.extend([traffic.items.to_string(), bytes(traffic.bytes), seconds(traffic.seconds)]);
+        }
+    }
     out.table(&header, &rows)
 }
 

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use weft_core::cost::Prices;
 use weft_core::spec::Shape;
+use weft_core::sync::Channel as ChannelKind;
 use weft_core::usage::{self, Spending, Stages, Used};
 
 use super::channel::Traffic;
 use super::checkpoint::Sums;
 use super::record::EpochRecord;
+use crate::metrics::ExchangeCounters;
 use crate::tenant::TrainingUse;
 
 /// How often what was used is written into the ledger.
@@ -16,6 +18,9 @@ const CHARGE_EVERY: Duration = Duration::from_millis(500);
 
 pub struct Accounting {
     prices: Prices,
+    /// Of the node, and the channel whose traffic is counted there.
+    counters: ExchangeCounters,
+    channel: ChannelKind,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -25,10 +30,12 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    pub fn new(prices: Prices) -> Self {
+    pub fn new(prices: Prices, counters: ExchangeCounters, channel: ChannelKind) -> Self {
         let now = Instant::now();
         Self {
             prices,
+            counters,
+            channel,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -73,11 +80,13 @@ impl Accounting {
         sums.seconds += std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
         sums.losses += losses - std::mem::replace(&mut self.losses_before, losses);
         let before = std::mem::replace(&mut self.traffic_before, traffic);
-        sums.traffic.add(&usage::Traffic {
+        let since = usage::Traffic {
             items: (traffic.puts + traffic.gets) - (before.puts + before.gets),
             bytes: (traffic.bytes_out + traffic.bytes_in) - (before.bytes_out + before.bytes_in),
             seconds: traffic.seconds - before.seconds,
-        });
+        };
+        sums.traffic.add(&since);
+        self.counters.add(self.channel, &since);
     }
 }
 

@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
+use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::Training;
 use super::engine::{Ending, Engine, Origin};
@@ -182,8 +183,9 @@ async fn train(
     live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
     live.note_ready(ms);
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
-    let prices = jobs.facilities.rules.prices;
-    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
+    let (prices, counters) = (jobs.facilities.rules.prices, jobs.facilities.exchange.clone());
+    let accounting = Accounting::new(prices, counters, workshop.brief.sync.channel);
+    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, accounting, from)?;
     let ending = engine.run().await;
     leave(live, &*channel).await;
     Ok(ending)

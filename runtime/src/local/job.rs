@@ -18,8 +18,9 @@ use crate::job::engine::{Ending, Engine, Keeper, Origin};
 use crate::job::probe::Probe;
 use crate::job::team::{Halt, Lines, News, Order, Team};
 use crate::job::workshop::{InstanceRules, JobData, Wanted, Workshop};
-use crate::job::{JobError, check_shards, device_and_codec};
+use crate::job::{Accounting, JobError, check_shards, device_and_codec};
 use crate::logs::LogBook;
+use crate::metrics::ExchangeCounters;
 use crate::model::Model;
 use crate::names::Name;
 use crate::sandbox::TeamId;
@@ -155,7 +156,9 @@ impl PreparedJob {
             let started = Team::start(workshop.clone(), channel.clone(), shape, leases, lines, deadline).await;
             let (team, declaration) = started?;
             ready();
-            let engine = Engine::new(workshop, channel, team, *declaration, keeper, FREE, origin)?;
+            // No node counts what goes through the memory of this process.
+            let accounting = Accounting::new(FREE, ExchangeCounters::default(), workshop.brief.sync.channel);
+            let engine = Engine::new(workshop, channel, team, *declaration, keeper, accounting, origin)?;
             Ok::<Ending, Halt>(engine.run().await)
         };
         train.await.unwrap_or_else(Ending::Halted)

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_core::cost::Prices;
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
 use weft_core::sync::Exchange;
@@ -73,7 +72,7 @@ impl<K: Keeper> Engine<K> {
         mut team: Team,
         declaration: Declaration,
         keeper: Arc<K>,
-        prices: Prices,
+        accounting: Accounting,
         origin: Origin,
     ) -> Result<Self, Halt> {
         let Declaration { plan, mut model, worker_state, statistics } = declaration;
@@ -151,7 +150,7 @@ impl<K: Keeper> Engine<K> {
             metrics: BTreeMap::new(),
             residuals: None,
             has_new_states: false,
-            accounting: Accounting::new(prices),
+            accounting,
         })
     }
 }
