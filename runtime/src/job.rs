@@ -43,6 +43,7 @@ pub mod facilities;
 mod fan_out;
 mod free;
 mod held;
+mod host_memory;
 mod infer;
 mod keep;
 pub mod live;

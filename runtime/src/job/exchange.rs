@@ -29,6 +29,9 @@ const AT_ONCE: usize = 4;
 /// that it adds and those that have come meanwhile.
 const TOGETHER: usize = 4;
 
+/// Parts that a merger holds at once, at most, where they do not lie in memory that its workers share.
+pub const PARTS_HELD: u64 = (AT_ONCE + TOGETHER) as u64;
+
 /// Makes so many numbers of what a codec has written, or says why not.
 pub type Decode = Arc<dyn Fn(&[u8], usize) -> Result<Vec<f32>, String> + Send + Sync>;
 

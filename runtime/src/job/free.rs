@@ -54,7 +54,7 @@ impl FreeDirecting<'_> {
         }
         let numbers = match contribution.payload.take() {
             None => return Ok(()),
-            Some(payload) => decoded(payload, self.replica.as_deref())?,
+            Some(payload) => decoded(payload, self.replica.as_deref())?.into_vec(),
         };
         let workers = self.training.worker_states.len().max(1) as f32;
         let buffers = match self.pace {
@@ -70,12 +70,18 @@ impl FreeDirecting<'_> {
     }
 }
 
+/// What of a contribution counts for the epoch. There may be many of them until it is over, so that nothing large is kept.
+fn counted(contribution: &Contribution) -> Contribution {
+    let Contribution { samples, loss, used, .. } = *contribution;
+    Contribution { samples, loss, used, ..Contribution::default() }
+}
+
 /// Numbers as others see them.
-fn decoded(payload: Payload, replica: Option<&Replica>) -> Result<Vec<f32>, Halt> {
+fn decoded(payload: Payload, replica: Option<&Replica>) -> Result<Numbers, Halt> {
     match payload {
-        Payload::Plain(numbers) => Ok(numbers.into_vec()),
+        Payload::Plain(numbers) => Ok(numbers),
         Payload::Encoded(bytes) => match replica {
-            Some(replica) => replica.decode(&bytes),
+            Some(replica) => replica.decode(&bytes).map(Numbers::from),
             None => Err(Halt::Failed("encoded numbers came, and nothing to decode them".to_owned())),
         },
         // Who does not wait for others hands its numbers in as they are.
@@ -109,23 +115,22 @@ impl FreeDirector for FreeDirecting<'_> {
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(worker as usize), contribution.worker_state.take())
         {
-            *place = Arc::new(state);
+            *place = state;
         }
-        self.arrived.push((worker, contribution));
+        self.arrived.push((worker, Box::new(counted(&contribution))));
         Ok(())
     }
 
     fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt> {
-        let Contribution { samples, loss, used, .. } = *own;
-        let counted = Contribution { samples, loss, used, ..Contribution::default() };
-        self.arrived.push((who.worker, Box::new(counted)));
+        self.arrived.push((who.worker, Box::new(counted(own))));
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(who.worker as usize), &own.worker_state)
         {
-            *place = Arc::new(state.clone());
+            *place = state.clone();
         }
         let mut gradients = Vec::new();
         for contribution in of.iter().filter(|contribution| contribution.samples > 0) {
+            // Plain numbers are shared with the message, not copied.
             if let Some(payload) = contribution.payload.clone() {
                 gradients.push((decoded(payload, self.replica.as_deref())?, contribution.samples));
             }
@@ -196,4 +201,28 @@ pub fn mean_of_peers(contributions: &mut Contributions, samples: &[u64], trainin
     let version = before.version + 1;
     let next = GlobalModel { weights: mean_weights.into(), buffers: mean_buffers.into(), of: None, version };
     training.model = Arc::new(next);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_numbers_are_read_where_they_lie() {
+        let numbers = Numbers::from(vec![1.0, 2.0]);
+        let read = decoded(Payload::Plain(numbers.clone()), None).unwrap();
+        assert_eq!(read.as_ptr(), numbers.as_ptr());
+    }
+
+    #[test]
+    fn what_counts_of_a_contribution_holds_no_rows() {
+        let contribution = Contribution {
+            samples: 3,
+            payload: Some(vec![1.0].into()),
+            buffers: vec![2.0],
+            worker_state: Some(Arc::default()),
+            ..Contribution::default()
+        };
+        assert_eq!(counted(&contribution), Contribution { samples: 3, ..Contribution::default() });
+    }
 }

@@ -130,7 +130,7 @@ impl Merger {
         for (worker, contribution) in contributions.iter_mut() {
             let index = *worker as usize;
             if let (Some(place), Some(state)) = (states.get_mut(index), contribution.worker_state.take()) {
-                *place = Arc::new(state);
+                *place = state;
                 (is_there[index], samples[index]) = (true, contribution.samples);
             }
         }

@@ -96,7 +96,7 @@ impl<R: Read + Seek> Probe<R> {
         if words.optimizer.is_some() && declared.plan().optimizer.is_none() {
             return Err(BadSpec::new("optimizer", "the trainer declares none that could be replaced").into());
         }
-        let host = host_memory(declared, sync.rule, self.codec, self.shape.fan_out);
+        let host = host_memory(declared, &sync, self.codec, self.shape.fan_out);
         if let Some(model) = &self.init_from {
             load::check(declared.plan(), model).map_err(|error| BadSpec::new("init_from", error))?;
         }

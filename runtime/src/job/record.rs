@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::model::HostMemory;
+use super::host_memory::HostMemory;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::Record;

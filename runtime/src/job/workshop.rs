@@ -13,7 +13,7 @@ use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::brief::Brief;
-use super::model::host_memory;
+use super::host_memory::host_memory;
 use super::throttle::Throttle;
 use super::worker::WorkerError;
 use crate::dataset::Manifest;
@@ -140,7 +140,7 @@ impl Workshop {
     /// Refuses a model that takes more of the host's memory than the job's leases have for it: the trainer has declared
     /// another one than when it was tried out.
     pub fn check_host_memory(&self, declared: &Declared, shape: &Shape) -> Result<(), WorkerError> {
-        let (has, takes) = (self.brief.host, host_memory(declared, self.rule(), self.codec, shape.fan_out));
+        let (has, takes) = (self.brief.host, host_memory(declared, &self.brief.sync, self.codec, shape.fan_out));
         if has.covers(&takes) {
             return Ok(());
         }

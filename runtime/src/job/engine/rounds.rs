@@ -227,10 +227,6 @@ impl<K: Keeper> Engine<K> {
             self.team.collect(&mut collecting).await?;
             let mut shown = collecting.collected;
             free::mean_of_peers(&mut shown, &samples, &mut self.training);
-            // Peers that never met again would train models that have no mean.
-            for (_, contribution) in &mut shown {
-                contribution.worker_state.iter_mut().for_each(|state| state.weights.clear());
-            }
             self.merger.take_worker_states(&mut shown, &mut self.training);
         }
         self.count(&arrived, true)

@@ -1,5 +1,7 @@
 //! What a worker has computed is copied from the device, and handed over: to the coordinator, or to workers that merge.
 
+use std::sync::Arc;
+
 use weft_core::sync::{Channel as ChannelKind, Exchange, Slot, Who};
 
 use super::super::channel::{Content, Message};
@@ -29,8 +31,8 @@ impl WorkerLoop {
                 declared.read(Part::Weights, &mut weights)?;
                 declared.read(Part::Buffers, &mut contribution.buffers)?;
                 if is_own {
-                    let state = WorkerState { weights: weights.clone(), ..WorkerState::read(declared)? };
-                    contribution.worker_state = Some(state);
+                    // Peers go on from the mean of their weights: nobody has any of its own then.
+                    contribution.worker_state = Some(Arc::new(WorkerState::read(declared)?));
                 }
                 contribution.payload = Some(weights.into());
                 return Ok(());
@@ -103,7 +105,7 @@ impl WorkerLoop {
             true => before.map(|before| before.residual.clone()).unwrap_or_default(),
             false => encoder.residual()?,
         };
-        contribution.worker_state = Some(state);
+        contribution.worker_state = Some(Arc::new(state));
         match shards {
             Some(_) => self.put_parts(assignment.round, contribution, frames).await,
             None => self.put_whole(assignment.round, contribution, frames).await,
