@@ -9,7 +9,7 @@ use super::logs::{self, LinesArgs};
 use super::output::{Output, bytes, harmless, moment, short_version};
 use super::train::{seconds, watch, word};
 use crate::api::types::{JobDetail, JobHistory, JobList, JobView};
-use crate::job::{EpochRecord, State};
+use crate::job::{EpochRecord, Stages, State};
 use crate::logs::Whose;
 use crate::names::Name;
 use crate::units::Size;
@@ -319,5 +319,7 @@ fn stages_table(epochs: &[EpochRecord], out: &Output) -> String {
         [epoch.epoch.to_string()].into_iter().chain(stages).collect()
     };
     let rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
-    out.table(&["EPOCH", "DATA", "COMPUTE", "SEND", "RECEIVE", "MERGE", "UPDATE", "VALIDATE"], &rows)
+    let names = Stages::default().named().map(|(name, _)| name.replace('_', " ").to_uppercase());
+    let header: Vec<&str> = ["EPOCH"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    out.table(&header, &rows)
 }

@@ -19,6 +19,7 @@ use weft_core::sync::accumulate::{Accumulator, Arithmetic, Term};
 use weft_core::sync::barrier::{MergeResult, Part};
 use weft_core::sync::topology::{MergePlan, Source, shard_range};
 use weft_core::sync::{Slot, Who};
+use weft_core::usage::Stages;
 
 use super::channel::{Channel, ChannelError, Content, Message, Numbers};
 
@@ -98,9 +99,17 @@ pub struct ExchangeTimes {
 }
 
 impl ExchangeTimes {
-    pub fn total(&self) -> Duration {
+    /// As stages of a worker that does nothing else.
+    pub fn stages(&self) -> Stages {
         let Self { put_parts, get_parts, merging, put_results, get_results } = *self;
-        put_parts + get_parts + merging + put_results + get_results
+        Stages {
+            put_parts: put_parts.as_secs_f64(),
+            get_parts: get_parts.as_secs_f64(),
+            merge: merging.as_secs_f64(),
+            put_results: put_results.as_secs_f64(),
+            get_results: get_results.as_secs_f64(),
+            ..Stages::default()
+        }
     }
 }
 

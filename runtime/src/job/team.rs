@@ -207,7 +207,7 @@ enum Starts {
 
 /// Something that a team waits for.
 enum Happened {
-    Said(Report),
+    Said(Box<Report>),
     Killed(u32),
     /// The round, or a worker of it, has taken longer than it may.
     Overdue,
@@ -335,7 +335,7 @@ impl Team {
                     _ => Err(Halt::Stopped),
                 };
             }
-            Some(report) = self.reports.recv() => Happened::Said(report),
+            Some(report) = self.reports.recv() => Happened::Said(Box::new(report)),
             Some(worker) = self.kills.recv() => Happened::Killed(worker),
             () = ring => Happened::Overdue,
         };

@@ -221,7 +221,12 @@ impl WorkerLoop {
         let send = sending.elapsed().as_secs_f64();
         let payload = contribution.payload.as_ref().map_or(0, |payload| payload.byte_count());
         let sent = payload + size_of_val(&contribution.buffers[..]) as u64;
-        let stages = Stages { receive, send, ..contribution.used.stages };
+        // Workers that merge time their transfers by themselves.
+        let exchanged = self.exchange.as_mut().map(|exchange| exchange.take_times().stages()).unwrap_or_default();
+        let mut stages = contribution.used.stages;
+        stages.add(&exchanged);
+        stages.receive += (receive - exchanged.get_results).max(0.0);
+        stages.send += (send - exchanged.put_parts).max(0.0);
         let invocations = contribution.used.invocations;
         contribution.used = self.used(&mut timing, stages);
         (contribution.used.invocations, contribution.used.bytes) = (invocations, received + sent);
@@ -236,8 +241,7 @@ impl WorkerLoop {
         let exchange = self.exchange()?;
         exchange.enter(round);
         let merged = exchange.merge(merge, &parts, total).await?;
-        let times = exchange.take_times();
-        let stages = Stages { merge: times.total().as_secs_f64(), ..Stages::default() };
+        let stages = exchange.take_times().stages();
         let used = self.used(&mut Timing::default(), stages);
         Ok(match merged {
             exchange::Merged::Done => Report::Merged { who, round, merge, generation, used },

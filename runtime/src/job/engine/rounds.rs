@@ -37,12 +37,19 @@ impl<K: Keeper> Engine<K> {
         let workers_merge = joins && self.scheme.is_some();
         let mut round = self.round(Task::Train { steps, joins }, |_| true, workers_merge, Numbers::default()).await?;
         self.has_new_states = false;
-        let start = Instant::now();
         let before = self.training.model.clone();
+        let mut start = Instant::now();
         let merged = match workers_merge {
-            true => self.take_results(&mut round).await?,
+            true => {
+                let merged = self.take_results(&mut round).await?;
+                self.training.progress.sums.stages.get_results += start.elapsed().as_secs_f64();
+                start = Instant::now();
+                merged
+            }
             false => {
                 self.fetch(&mut round).await?;
+                self.training.progress.sums.stages.receive += start.elapsed().as_secs_f64();
+                start = Instant::now();
                 self.merger.merge(&mut round.contributions, self.replica.as_ref())?
             }
         };

@@ -123,7 +123,7 @@ impl Team {
     ) -> Result<bool, Halt> {
         let event = match self.happen(overdue).await? {
             None => return Ok(false),
-            Some(Happened::Said(report)) => match self.hear_free(report)? {
+            Some(Happened::Said(report)) => match self.hear_free(*report)? {
                 Some(event) => event,
                 None => return Ok(false),
             },

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
+use weft::job::Stages;
 use weft_tests::components::component;
 use weft_tests::http::Client;
 
@@ -57,6 +58,34 @@ fn every_topology_through_every_channel_gives_the_bits_of_memory() -> Result<()>
     }
     let left = client.get("/v1/params")?.json()?;
     ensure!(left["items"].as_array().is_none_or(Vec::is_empty), "{left}");
+    Ok(())
+}
+
+#[test]
+fn the_four_steps_of_workers_that_merge_are_timed_and_no_second_twice() -> Result<()> {
+    let (_node, client) = node()?;
+    let steps = |topology: &str, channel: &str| -> Result<([f64; 4], f64, f64)> {
+        let name = format!("timed-{topology}-{channel}");
+        let rule = json!({ "rule": "gradient-average" });
+        let detail =
+            client.must_train(&way(&name, &rule, json!({ "topology": topology, "channel": channel })), LONG)?;
+        let mut stages = Stages::default();
+        detail.history.iter().for_each(|epoch| stages.add(&epoch.stages));
+        let Stages { put_parts, get_parts, put_results, get_results, .. } = stages;
+        let all = stages.named().iter().map(|(_, seconds)| seconds).sum();
+        // Four workers and the coordinator have no more seconds than the job five times.
+        let passed = 5.0 * detail.history.iter().map(|epoch| epoch.seconds).sum::<f64>();
+        Ok(([put_parts, get_parts, put_results, get_results], all, passed))
+    };
+    for (topology, channel) in [("scatter", "memory"), ("scatter", "store"), ("leader", "store")] {
+        let (four, all, passed) = steps(topology, channel)?;
+        ensure!(four.iter().all(|seconds| *seconds > 0.0), "{topology} through {channel}: {four:?}");
+        ensure!(all <= passed, "{topology} through {channel}: {all} s of {passed} s");
+    }
+    for channel in ["memory", "store"] {
+        let (four, _, _) = steps("memory", channel)?;
+        ensure!(four == [0.0; 4], "memory through {channel}: {four:?}");
+    }
     Ok(())
 }
 
