@@ -302,6 +302,14 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
         "LOST",
         "COST",
     ];
+    // Only jobs whose workers do not wait for each other.
+    if epochs.iter().any(|epoch| epoch.mean_staleness.is_some()) {
+        header.push("STALE");
+        for (row, epoch) in rows.iter_mut().zip(epochs) {
+            let stale = epoch.mean_staleness.zip(epoch.max_staleness);
+            row.push(stale.map_or_else(String::new, |(mean, most)| format!("{mean:.2}, at most {most}")));
+        }
+    }
     // Only jobs whose workers exchange what they have through a channel.
     if epochs.iter().any(|epoch| epoch.traffic.items > 0) {
         header.extend(["MESSAGES", "THROUGH", "TRANSFERS"]);

@@ -77,7 +77,8 @@ pub struct Sums {
     pub reshaped: Vec<Reshaped>,
 }
 
-/// How old the model was that contributions were computed from, when they were applied: in versions of the model.
+/// How old the model was that contributions were computed from, when they were applied: in versions of the model, or in
+/// rounds of the peer that averages them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Staleness {
     pub sum: u64,

@@ -121,7 +121,7 @@ impl FreeDirector for FreeDirecting<'_> {
         Ok(())
     }
 
-    fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt> {
+    fn average(&mut self, who: Who, own: &Contribution, of: &[(&Contribution, u64)]) -> Result<(), Halt> {
         self.arrived.push((who.worker, Box::new(counted(own))));
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(who.worker as usize), &own.worker_state)
@@ -129,7 +129,8 @@ impl FreeDirector for FreeDirecting<'_> {
             *place = state.clone();
         }
         let mut gradients = Vec::new();
-        for contribution in of.iter().filter(|contribution| contribution.samples > 0) {
+        for (contribution, age) in of.iter().filter(|(contribution, _)| contribution.samples > 0) {
+            self.training.progress.sums.staleness.add(*age);
             // Plain numbers are shared with the message, not copied.
             if let Some(payload) = contribution.payload.clone() {
                 gradients.push((decoded(payload, self.replica.as_deref())?, contribution.samples));
@@ -178,7 +179,7 @@ impl FreeDirector for Collecting<'_> {
         Ok(())
     }
 
-    fn average(&mut self, _: Who, _: &Contribution, _: &[&Contribution]) -> Result<(), Halt> {
+    fn average(&mut self, _: Who, _: &Contribution, _: &[(&Contribution, u64)]) -> Result<(), Halt> {
         Ok(())
     }
 }

@@ -77,8 +77,8 @@ pub struct EpochRecord {
     /// What went through the channel; nothing where numbers stay where they are.
     #[serde(default)]
     pub traffic: Traffic,
-    /// How old the model was that contributions were computed from, in versions, where workers do not wait for each other:
-    /// the mean, and the most.
+    /// How old the model was that contributions were computed from, where workers do not wait for each other: in versions,
+    /// or for the gradients that peers average in rounds of whoever averages. The mean, and the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_staleness: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -124,8 +124,9 @@ pub trait FreeDirector {
     fn assignment(&mut self, who: Who, clock: u64) -> Result<Assignment, Halt>;
     /// A contribution has arrived, computed from a model that has changed so often since.
     fn arrived(&mut self, worker: u32, contribution: Box<Contribution>, staleness: u64) -> Result<(), Halt>;
-    /// A peer, which has handed in `own`, takes a step with the mean of these contributions.
-    fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt>;
+    /// A peer, which has handed in `own`, takes a step with the mean of these contributions. Each comes with its age: the
+    /// rounds that the peer has done since it was published.
+    fn average(&mut self, who: Who, own: &Contribution, of: &[(&Contribution, u64)]) -> Result<(), Halt>;
 }
 
 pub struct Team {
@@ -194,7 +195,7 @@ impl FreeDirector for Nobody {
         Ok(())
     }
 
-    fn average(&mut self, _: Who, _: &Contribution, _: &[&Contribution]) -> Result<(), Halt> {
+    fn average(&mut self, _: Who, _: &Contribution, _: &[(&Contribution, u64)]) -> Result<(), Halt> {
         Ok(())
     }
 }

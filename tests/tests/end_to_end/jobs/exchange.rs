@@ -112,6 +112,15 @@ fn lenet_learns_at_every_pace() -> Result<()> {
                 "name": name, "workers": 4, "epochs": 60, "lr": lr, "seed": seed, "sync": sync, "goal_accuracy": GOAL,
             });
             let history = client.must_train(&lenet(spec), LONG)?.history;
+            for epoch in &history {
+                let staleness = epoch.mean_staleness.zip(epoch.max_staleness);
+                let is_free = sync.get("pace").is_some();
+                ensure!(staleness.is_some() == is_free, "{name}: {staleness:?}");
+                ensure!(
+                    staleness.is_none_or(|(mean, most)| 0.0 <= mean && mean <= most as f64),
+                    "{name}: {staleness:?}"
+                );
+            }
             let reached = accuracy(&client, &name)?;
             epochs.push(history.len());
             seconds += history.iter().map(|epoch| epoch.seconds).sum::<f64>();
