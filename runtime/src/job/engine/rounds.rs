@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::sync::{Channel as ChannelKind, Exchange, Pace, Rule, Slot, Stretch};
+use weft_core::sync::{Channel as ChannelKind, Exchange, Rule, Slot, Stretch};
 
 use super::super::channel::{ChannelError, Content, Message};
 use super::super::contribution::Payload;
@@ -204,10 +204,7 @@ impl<K: Keeper> Engine<K> {
 
     pub(super) async fn train_free(&mut self, stretch: u64, steps: NonZeroU64) -> Result<(), Halt> {
         let (pace, mut at) = (self.workshop.brief.sync.pace, self.cursor());
-        if pace == Pace::Overwrite {
-            // Later epochs overwrite with smaller steps (LambdaML §4.5).
-            at.rate /= ((at.epoch + 1) as f32).sqrt();
-        }
+        at.rate = pace.rate(at.rate, at.epoch);
         let workers = self.shape.workers as usize;
         let mut directing = FreeDirecting {
             pace,

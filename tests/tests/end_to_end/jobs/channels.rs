@@ -273,6 +273,11 @@ fn workers_that_die_change_no_bits_of_what_is_counted_or_agreed_on() -> Result<(
             };
             let [calm, dying] = ["calm", "dying"].map(|what| format!("{what}-{function}-{word}"));
             client.must_train(&job(&calm, "memory"), LONG)?;
+            // A tree adds in another order.
+            if word != "tree" {
+                let first = weights(&client, &format!("calm-{function}-memory"))?;
+                ensure!(weights(&client, &calm)? == first, "{calm} has other bits than the coordinator's merge");
+            }
             client.must_submit(&job(&dying, "store"))?;
             kill_some(&client, &dying)?;
             let detail = client.must_finish(&dying, LONG)?;

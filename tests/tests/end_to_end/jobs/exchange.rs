@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
-use weft::job::Stages;
+use weft::job::{EpochRecord, Stages};
 use weft_tests::components::component;
 use weft_tests::http::Client;
 
@@ -41,6 +41,9 @@ fn every_topology_through_every_channel_gives_the_bits_of_memory() -> Result<()>
             ("peers", "memory"),
             ("peers", "store"),
             ("leader", "blobs"),
+            ("leader", "store"),
+            ("scatter", "blobs"),
+            ("peers", "blobs"),
         ] {
             let name = format!("{kind}-{}-{channel}", topology.replace(':', "-"));
             let sync = json!({ "topology": topology, "channel": channel });
@@ -49,15 +52,16 @@ fn every_topology_through_every_channel_gives_the_bits_of_memory() -> Result<()>
             ensure!(detail.history[0].traffic.items > 0, "{name}: {:?}", detail.history[0].traffic);
         }
         // A tree adds in another order: the same one through every channel.
-        let trees =
-            [("memory", "1"), ("store", "2")].map(|(channel, number)| (channel, format!("{kind}-tree-{number}")));
-        for (channel, name) in &trees {
-            client.must_train(&way(name, &rule, json!({ "topology": "tree:1,2,4", "channel": channel })), LONG)?;
+        let mut trees = Vec::new();
+        for channel in ["memory", "store", "blobs"] {
+            let name = format!("{kind}-tree-{channel}");
+            client.must_train(&way(&name, &rule, json!({ "topology": "tree:1,2,4", "channel": channel })), LONG)?;
+            trees.push(weights(&client, &name)?);
         }
-        ensure!(weights(&client, &trees[0].1)? == weights(&client, &trees[1].1)?, "the trees of {kind} differ");
+        ensure!(trees.iter().all(|tree| *tree == trees[0]), "the trees of {kind} differ");
     }
     let left = client.get("/v1/params")?.json()?;
-    ensure!(left["items"].as_array().is_none_or(Vec::is_empty), "{left}");
+    ensure!(left["params"] == json!([]) && left["jobs"] == json!([]), "{left}");
     Ok(())
 }
 
@@ -159,28 +163,49 @@ fn workers_that_die_change_no_bits_whoever_merges() -> Result<()> {
         let word = topology.split(':').next().unwrap_or_default();
         let spec = |name: &str| {
             let sync = json!({ "rule": "gradient-average", "topology": topology, "channel": "store" });
-            lenet(json!({ "name": name, "workers": 4, "epochs": 6, "sync": sync }))
+            lenet(json!({ "name": name, "workers": 4, "epochs": 12, "sync": sync }))
         };
         let [calm, disturbed] = ["calm", "disturbed"].map(|what| format!("{what}-{word}"));
         client.must_train(&spec(&calm), LONG)?;
         client.must_submit(&spec(&disturbed))?;
         for (epoch, worker) in [(1, 0), (2, 3), (3, 1)] {
             client.job_until(&disturbed, LONG, |detail| detail.job.epoch >= epoch)?;
-            client.order(&disturbed, &format!("workers/{worker}/kill"))?;
+            let killed = client.order(&disturbed, &format!("workers/{worker}/kill"))?;
+            ensure!(killed.status == 204, "{topology}: {killed:?}");
         }
-        client.must_finish(&disturbed, LONG)?;
+        let detail = client.must_finish(&disturbed, LONG)?;
+        ensure!(detail.losses >= 2, "{topology}: {} losses", detail.losses);
         ensure!(weights(&client, &calm)? == weights(&client, &disturbed)?, "{topology}: other bits");
     }
     Ok(())
 }
 
 #[test]
-fn a_whole_epoch_is_one_step_and_an_optimizer_may_be_another() -> Result<()> {
+fn a_whole_epoch_is_one_step_with_the_gradient_of_one_large_batch() -> Result<()> {
     let (_node, client) = node()?;
-    let spec = json!({ "name": "whole", "workers": 2, "epochs": 3, "fan_out": "epoch", "lr": 0.1 });
-    let detail = client.must_train(&lenet(spec), LONG)?;
-    let epoch = &detail.history[0];
-    ensure!(epoch.steps == 1 && epoch.samples == 1_438, "{epoch:?}");
+    let train = |name: &str, more: Value| -> Result<Vec<EpochRecord>> {
+        let mut spec = lenet(json!({ "name": name, "workers": 2, "epochs": 4, "lr": 0.1, "memory": 512 << 20 }));
+        spec.as_object_mut().context("no words")?.extend(more.as_object().cloned().unwrap_or_default());
+        Ok(client.must_train(&spec, LONG)?.history)
+    };
+    // A shard has 719 samples.
+    let large = train("large", json!({ "batch": 719 }))?;
+    // The last is the run of 240 batches by each worker.
+    for (name, batch) in [("whole", 16), ("many", 3)] {
+        let whole = train(name, json!({ "fan_out": "epoch", "batch": batch }))?;
+        for (one, other) in whole.iter().zip(&large) {
+            ensure!(one.steps == 1 && one.samples == 1_438 && other.steps == 1, "{name}: {one:?}, {other:?}");
+            let apart = (one.train_loss - other.train_loss).abs();
+            ensure!(apart < 1e-4 * other.train_loss, "{name}: {} and {}", one.train_loss, other.train_loss);
+        }
+        ensure!(whole.len() == 4 && whole[3].train_loss < whole[0].train_loss, "{name}: {whole:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_optimizer_may_be_another_than_the_function_declares() -> Result<()> {
+    let (_node, client) = node()?;
     let adam = json!({ "name": "adam", "workers": 2, "epochs": 4, "lr": 0.003, "optimizer": { "kind": "adam" }, "global_batch": 32 });
     let detail = client.must_train(&lenet(adam), LONG)?;
     ensure!(detail.history[0].batch == 16, "{:?}", detail.history[0]);
