@@ -32,7 +32,7 @@ pub use admm::{Admm, Penalty};
 pub use barrier::{Action, Barrier, Event, Who};
 pub use channel::Channel;
 pub use pace::{Pace, Quorum};
-pub use rule::{Every, Exchange, Position, Rule, RuleKind, Stretch};
+pub use rule::{Every, Exchange, Position, Row, Rule, RuleKind, Stretch};
 pub use slot::Slot;
 pub use topology::{MergePlan, Topology};
 

@@ -8,7 +8,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use weft_core::sync::{Every, Pace, Rule, Who, merge};
+use weft_core::sync::{Pace, Who, merge};
 
 use super::checkpoint::Training;
 use super::contribution::{Contribution, Payload};
@@ -19,16 +19,6 @@ use super::replica::Replica;
 use super::team::{Contributions, FreeDirector, Halt};
 use super::work_order::{Assignment, ModelRef, Task};
 use super::workshop::Cursor;
-
-/// How many steps a worker takes between two exchanges, in an epoch of so many.
-pub fn steps_of_round(rule: Rule, steps: u64) -> NonZeroU64 {
-    let every = match rule {
-        Rule::KAverage(Every::Steps(every)) => every.get(),
-        Rule::GradientAverage => 1,
-        Rule::KAverage(Every::Epochs(_) | Every::End) | Rule::StatisticSum | Rule::Admm(_) => steps,
-    };
-    NonZeroU64::new(every).unwrap_or(NonZeroU64::MIN)
-}
 
 /// One stretch.
 pub struct FreeDirecting<'a> {

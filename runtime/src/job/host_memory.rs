@@ -4,7 +4,7 @@
 //! a job exchanges and how, but not on how many workers do. What grows with their number is counted for each of them.
 
 use serde::{Deserialize, Serialize};
-use weft_core::sync::{Channel, Exchange, Pace, Rule, Sync, Topology};
+use weft_core::sync::{Channel, Pace, Sync, Topology};
 use weft_gpu::Codec;
 
 use super::exchange::PARTS_HELD;
@@ -82,7 +82,7 @@ impl Sizes {
     /// What a worker keeps from round to round.
     fn worker_state(&self, sync: &Sync, codec: Codec) -> u64 {
         let is_peer = matches!(sync.pace, Pace::Quorum(_));
-        let rows = [codec.takes_residual(), matches!(sync.rule, Rule::Admm(_)), sync.rule.keeps_weights() || is_peer];
+        let rows = [codec.takes_residual(), sync.rule.keeps_duals(), sync.rule.keeps_weights() || is_peer];
         self.moments + self.locals + rows.into_iter().filter(|row| *row).count() as u64 * self.weights
     }
 
@@ -93,8 +93,8 @@ impl Sizes {
         let workers_merge = sync.topology != Topology::Memory;
         let (is_remote, is_encoded) = (sync.channel != Channel::Memory, codec != Codec::Plain);
         // The weights that a round began with. Where the coordinator makes them and has them here, they are shared.
-        let needs_base = exchanged == Exchange::Weights && is_encoded && (workers_merge || is_remote)
-            || exchanged == Exchange::Duals && is_remote;
+        let sends_differences = exchanged.is_model() && is_encoded;
+        let needs_base = sends_differences && (workers_merge || is_remote) || sync.rule.pull().is_some() && is_remote;
         if needs_base {
             memory.each += self.weights;
         }
@@ -105,7 +105,7 @@ impl Sizes {
         // Its parts of the round before stay in the channel until this round is done. Results from a channel elsewhere are
         // there in pieces before they are one row.
         memory.each += if is_remote { 2 * row } else { row };
-        if exchanged == Exchange::Duals {
+        if sync.rule.keeps_duals() {
             // The latest state is kept, should it have to be handed in once more, and another is made of it meanwhile.
             memory.each += self.worker_state(sync, codec);
         }
@@ -128,7 +128,7 @@ impl Sizes {
 mod tests {
     use std::num::NonZeroU32;
 
-    use weft_core::sync::{Admm, Every, Penalty, Quorum};
+    use weft_core::sync::{Admm, Every, Penalty, Quorum, Rule};
 
     use super::*;
 

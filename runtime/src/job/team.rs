@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use weft_core::spec::{Memory, Shape};
-use weft_core::sync::{Action, Barrier, Exchange, Who, arrivals};
+use weft_core::sync::{Action, Barrier, Who, arrivals};
 use weft_core::usage::Used;
 use weft_gpu::Lease;
 
@@ -376,12 +376,10 @@ impl Team {
 
     /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
     pub fn misfit(&self, contribution: &Contribution) -> Option<String> {
-        let exchange = self.workshop.exchange(&self.shape);
-        let wanted = match (self.task, exchange) {
-            (Some(Task::Evaluate) | None, _) => return None,
-            (Some(Task::Update | Task::ShowWeights), _) | (_, Exchange::Weights) => self.sizes.weights,
-            (_, Exchange::Duals) => self.sizes.weights,
-            (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,
+        let wanted = match self.task {
+            Some(Task::Evaluate) | None => return None,
+            Some(Task::Update | Task::ShowWeights) => self.sizes.weights,
+            Some(Task::Train { .. }) => self.sizes.payload,
         };
         let fits = match &contribution.payload {
             Some(Payload::Plain(numbers)) => {

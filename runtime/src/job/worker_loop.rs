@@ -254,10 +254,7 @@ impl WorkerLoop {
         if self.exchange.is_none() {
             let context = self.worker.context().clone();
             let (workshop, channel, shape, who) = (self.workshop.clone(), self.channel.clone(), self.shape, self.who);
-            let payload = match self.exchanged() {
-                Exchange::Statistics => Part::Statistics,
-                Exchange::Gradients | Exchange::Weights | Exchange::Duals => Part::Weights,
-            };
+            let payload = if self.exchanged().is_sum() { Part::Statistics } else { Part::Weights };
             let declared = self.declared()?;
             let lengths = Lengths { payload: declared.length(payload), buffers: declared.length(Part::Buffers) };
             let scheme = scheme::scheme(&workshop, &shape, lengths, &context);

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
-use weft_core::sync::Exchange;
 use weft_gpu::Codec;
 
 use super::super::accounting::Accounting;
@@ -79,7 +78,7 @@ impl<K: Keeper> Engine<K> {
         let shape = team.shape();
         let exchange = workshop.exchange(&shape);
         let (weights, buffers) = (model.weights.len(), model.buffers.len());
-        let payload = if exchange == Exchange::Statistics { statistics } else { weights };
+        let payload = if exchange.is_sum() { statistics } else { weights };
         team.sizes = Sizes { payload, buffers, weights };
         let training = match origin {
             Origin::Checkpoint(training) => {

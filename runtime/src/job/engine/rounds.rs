@@ -7,14 +7,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::sync::{Channel as ChannelKind, Exchange, Rule, Slot, Stretch};
+use weft_core::sync::{Channel as ChannelKind, Slot, Stretch};
 
 use super::super::channel::{ChannelError, Content, Message};
 use super::super::contribution::Payload;
 use super::super::directing::{Directing, Place};
 use super::super::exchange;
 use super::super::free::{self, Collecting, FreeDirecting};
-use super::super::merging::{Merged, Merger, end_admm_round};
+use super::super::merging::{Merged, Merger, grow_duals};
 use super::super::model::GlobalModel;
 use super::super::numbers::Numbers;
 use super::super::team::{Contributions, Halt, Round, Team};
@@ -59,12 +59,12 @@ impl<K: Keeper> Engine<K> {
         let Round { number, mut contributions, results } = round;
         self.note_whose_model(&contributions);
         self.merger.take_worker_states(&mut contributions, &mut self.training);
-        if let (Rule::Admm(admm), true) = (self.merger.rule, joins) {
+        if joins && self.merger.rule.keeps_duals() {
             let mut samples = vec![0; self.training.worker_states.len()];
             for (worker, contribution) in &contributions {
                 samples[*worker as usize] = contribution.samples;
             }
-            self.residuals = Some(end_admm_round(&admm, &before, &mut self.training, &samples));
+            self.residuals = grow_duals(self.merger.rule, &before, &mut self.training, &samples);
             self.has_new_states = true;
         }
         self.training.progress.sums.stages.merge += start.elapsed().as_secs_f64();
@@ -72,7 +72,7 @@ impl<K: Keeper> Engine<K> {
         if self.workshop.brief.trainer.updates && !self.merger.exchange.descends() {
             self.update(statistics).await?;
         } else {
-            let makes_model = matches!(self.merger.exchange, Exchange::Gradients | Exchange::Weights);
+            let makes_model = self.merger.exchange.makes_model();
             self.take =
                 (workers_merge && makes_model).then(|| TakeOrder { round: number, results: Arc::new(results), rate });
         }
@@ -148,7 +148,8 @@ impl<K: Keeper> Engine<K> {
 
     /// With one worker, the merged weights equal its own.
     fn note_whose_model(&mut self, contributions: &Contributions) {
-        if let ([(worker, _)], 1, Exchange::Weights) = (&contributions[..], self.shape.workers, self.merger.exchange)
+        if let ([(worker, _)], 1) = (&contributions[..], self.shape.workers)
+            && self.merger.exchange.is_model()
             && let Some(model) = Arc::get_mut(&mut self.training.model)
         {
             model.of = self.team.who(*worker);

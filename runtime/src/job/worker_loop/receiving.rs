@@ -1,6 +1,6 @@
 //! What a round starts from is loaded onto the device, unless it is there already.
 
-use weft_core::sync::{Exchange, Rule, merge};
+use weft_core::sync::merge;
 
 use super::super::channel::Content;
 use super::super::contribution::Payload;
@@ -78,12 +78,12 @@ impl WorkerLoop {
 
     /// Whether the weights that a round begins with are needed beside those on the device.
     fn needs_base(&self) -> bool {
-        self.sends_differences() || matches!(self.workshop.rule(), Rule::Admm(_))
+        self.sends_differences() || self.workshop.rule().pull().is_some()
     }
 
     /// Whether what it hands over is the difference of its weights to those that the round began with.
     pub(super) fn sends_differences(&self) -> bool {
-        self.exchanged() == Exchange::Weights && !self.encoder.is_plain()
+        self.exchanged().is_model() && !self.encoder.is_plain()
     }
 
     /// The weights that the latest round began with.
@@ -98,6 +98,9 @@ impl WorkerLoop {
         let version = assignment.model.version;
         let Some(TakeOrder { round, results, rate }) = &assignment.take else { return Ok(0) };
         let (exchanged, sends_differences) = (self.exchanged(), self.sends_differences());
+        if !exchanged.makes_model() {
+            return Ok(0);
+        }
         let base = self.base.clone().filter(|(of, _)| *of == version.wrapping_sub(1)).map(|(_, base)| base);
         if sends_differences && base.is_none() {
             return Ok(0);
@@ -113,20 +116,18 @@ impl WorkerLoop {
             let mut numbers = taken.into_numbers().into_vec();
             let declared = self.declared()?;
             let buffers = numbers.split_off(declared.length(Part::Weights).min(numbers.len()));
-            match exchanged {
-                Exchange::Gradients => {
+            match exchanged.shares_optimizer() {
+                true => {
                     declared.write(Part::Gradients, &numbers)?;
                     declared.descend(*rate)?;
                 }
-                Exchange::Weights => {
+                false => {
                     if let Some(base) = base.filter(|_| sends_differences) {
                         merge::add(&mut numbers, &base);
                     }
                     declared.write(Part::Weights, &numbers)?;
                     next = Some(numbers.into());
                 }
-                // The model of these is made by the coordinator.
-                Exchange::Statistics | Exchange::Duals => return Ok(0),
             }
             declared.write(Part::Buffers, &buffers)?;
         }
