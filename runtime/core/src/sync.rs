@@ -60,4 +60,7 @@ pub struct Sync {
     pub channel: Channel,
     /// How closely the workers of ADMM must agree for the job to be over.
     pub tolerance: Option<f64>,
+    /// Weights that ADMM does not penalise, beside biases, by their names.
+    #[serde(default)]
+    pub unpenalised: Vec<String>,
 }

@@ -145,6 +145,7 @@ mod tests {
             codec: "plain".to_owned(),
             channel: Channel::Memory,
             tolerance: None,
+            unpenalised: Vec::new(),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weft_core::sync::admm::{Local, Residuals};
-use weft_core::sync::{Exchange, Rule, merge};
+use weft_core::sync::admm::{Local, Residuals, is_penalised};
+use weft_core::sync::{Exchange, Rule, Sync, merge};
 
 use super::checkpoint::Training;
 use super::contribution::Payload;
@@ -26,18 +26,18 @@ pub struct Merged {
 pub struct Merger {
     pub rule: Rule,
     pub exchange: Exchange,
-    /// Where the weights lie that ADMM penalises: all but biases.
+    /// Where the weights lie that are penalised, by a rule that does.
     penalised: Vec<Range<usize>>,
     /// Whether what workers send is encoded, and so a difference where it is weights.
     pub is_encoded: bool,
 }
 
 impl Merger {
-    pub fn new(rule: Rule, workers: u32, is_encoded: bool, plan: &Plan) -> Self {
-        let is_bias = |name: &str| name.rsplit(['.', '-', '_']).next() == Some("bias");
-        let weights = plan.places(Role::Weight).into_iter().filter(|(declaration, _)| !is_bias(&declaration.name));
-        let penalised = weights.map(|(_, range)| range).collect();
-        Self { rule, exchange: rule.exchange(workers), penalised, is_encoded }
+    pub fn new(sync: &Sync, workers: u32, is_encoded: bool, plan: &Plan) -> Self {
+        let weights = plan.places(Role::Weight).into_iter();
+        let penalised = weights.filter(|(declaration, _)| is_penalised(&declaration.name, &sync.unpenalised));
+        let penalised = penalised.map(|(_, range)| range).collect();
+        Self { rule: sync.rule, exchange: sync.rule.exchange(workers), penalised, is_encoded }
     }
 
     /// Merges contributions that came here, in the order of the workers.

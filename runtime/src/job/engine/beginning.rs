@@ -52,7 +52,7 @@ impl Machinery {
         training: &Training,
     ) -> Result<Self, Halt> {
         let is_encoded = workshop.codec(shape) != Codec::Plain;
-        let merger = Merger::new(workshop.rule(), shape.workers, is_encoded, plan);
+        let merger = Merger::new(&workshop.brief.sync, shape.workers, is_encoded, plan);
         let is_needed = merger.exchange.shares_optimizer() || is_encoded || scheme::workers_merge(workshop, shape);
         let replica = is_needed.then(|| Replica::open(workshop, shape, plan, training)).transpose()?;
         let scheme = match &replica {

@@ -214,6 +214,37 @@ fn an_optimizer_may_be_another_than_the_function_declares() -> Result<()> {
 }
 
 #[test]
+fn admm_penalises_no_biases_and_nothing_that_a_job_names() -> Result<()> {
+    let (_node, client) = node()?;
+    client.must_deploy("logreg", &component("functions/logistic-regression")?)?;
+    let train = |name: &str, unpenalised: Value| {
+        let sync = json!({
+            "rule": "admm", "rho": 0.1, "lambda": 1_000, "penalty": "l1", "inner_epochs": 1, "unpenalised": unpenalised,
+        });
+        lenet(json!({
+            "name": name, "function": "logreg", "workers": 2, "epochs": 2, "sync": sync,
+            "params": { "features": 64, "classes": 10 },
+        }))
+    };
+    let is_zero = |name: &str| -> Result<(bool, bool)> {
+        let weights = weights(&client, name)?;
+        let of = |tensor: &str| {
+            let found = weights.iter().find(|(name, _)| name.ends_with(tensor)).context("no such tensor")?;
+            Ok::<_, anyhow::Error>(found.1.iter().all(|byte| byte & 0x7f == 0))
+        };
+        Ok((of("weight")?, of("bias")?))
+    };
+    client.must_train(&train("all", json!([])), LONG)?;
+    ensure!(is_zero("all")? == (true, false), "{:?}", is_zero("all")?);
+    let name = &weights(&client, "all")?.into_iter().find(|(name, _)| name.ends_with("weight")).context("no weight")?.0;
+    client.must_train(&train("none", json!([name])), LONG)?;
+    ensure!(is_zero("none")? == (false, false), "{:?}", is_zero("none")?);
+    let refused = client.submit(&train("unknown", json!(["wieght"])))?.problem()?;
+    ensure!(refused.detail.contains("`wieght`") && refused.detail.contains(&format!("`{name}`")), "{refused:?}");
+    Ok(())
+}
+
+#[test]
 fn admm_is_for_convex_losses_and_agrees() -> Result<()> {
     let (_node, client) = node()?;
     let refused = client.submit(&lenet(json!({ "workers": 2, "sync": { "rule": "admm" } })))?.problem()?;
