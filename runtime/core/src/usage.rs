@@ -134,6 +134,14 @@ impl Traffic {
     }
 }
 
+/// How often the model of a worker that makes it itself was compared with the coordinator's, and was another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Replicas {
+    pub compared: u64,
+    pub differed: u64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

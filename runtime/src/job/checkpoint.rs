@@ -13,7 +13,7 @@ use crate::dataset::shard::Cut;
 use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
-use weft_core::usage::{Spending, Stages, Traffic};
+use weft_core::usage::{Replicas, Spending, Stages, Traffic};
 
 /// Where the JSON part is kept.
 const KEY: &str = "weft.checkpoint";
@@ -72,6 +72,8 @@ pub struct Sums {
     /// Of contributions that were applied without a barrier.
     #[serde(default)]
     pub staleness: Staleness,
+    #[serde(default)]
+    pub replicas: Replicas,
     /// Changes of the workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,

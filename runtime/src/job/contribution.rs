@@ -65,6 +65,9 @@ pub struct Contribution {
     /// Shared with whoever keeps it for the next round.
     #[serde(with = "as_owned_option")]
     pub worker_state: Option<Arc<WorkerState>>,
+    /// Of its model as the round began, where that was asked for.
+    #[serde(default)]
+    pub model_checksum: Option<u32>,
     /// Metrics by name, each summed over samples.
     pub metrics: Metrics,
     pub used: Used,
@@ -117,6 +120,7 @@ mod tests {
                 payload,
                 buffers: vec![2.5],
                 worker_state: Some(Arc::new(WorkerState { moments: vec![0.5], steps: 3, ..WorkerState::default() })),
+                model_checksum: Some(u32::MAX),
                 metrics: BTreeMap::from([("accuracy".to_owned(), 0.97)]),
                 used: Used {
                     stages: Stages { compute: 0.25, ..Stages::default() },

@@ -21,7 +21,7 @@ use weft_core::sync::{Position, Stretch};
 use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::{Progress, Training};
-use super::directing::{Place, Settled};
+use super::directing::{Comparison, Place, Settled};
 use super::exchange::Scheme;
 use super::merging::Merger;
 use super::model::WorkerState;
@@ -64,6 +64,7 @@ pub struct Engine<K> {
     /// Where they find the model.
     place: Place,
     settled: Settled,
+    comparison: Comparison,
     team: Team,
     keeper: Arc<K>,
     plan: Plan,
@@ -205,6 +206,11 @@ impl<K: Keeper> Engine<K> {
             self.checkpoint(None).await?;
         }
         Ok(())
+    }
+
+    /// Whether workers take the optimizer's steps themselves, each on a model of its own.
+    fn workers_make_model(&self) -> bool {
+        self.scheme.is_some() && self.merger.exchange.shares_optimizer()
     }
 
     /// Accumulates a round's loss, samples and resource use.

@@ -94,6 +94,8 @@ impl FreeDirector for FreeDirecting<'_> {
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
+            is_new_model: false,
+            tells_checksum: false,
             average: self.averages.get(worker).cloned().flatten(),
             statistics: Numbers::default(),
         })
@@ -158,6 +160,8 @@ impl FreeDirector for Collecting<'_> {
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
+            is_new_model: false,
+            tells_checksum: false,
             average: self.averages.get(worker).cloned().flatten(),
             statistics: Numbers::default(),
         })

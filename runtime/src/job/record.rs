@@ -15,7 +15,7 @@ use crate::tenant::TenantId;
 use crate::text;
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
 use weft_core::suspects::Deaths;
-use weft_core::usage::{Spending, Stages, Traffic};
+use weft_core::usage::{Replicas, Spending, Stages, Traffic};
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -89,6 +89,10 @@ pub struct EpochRecord {
     /// How far the model of ADMM has moved, times rho.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dual_residual: Option<f64>,
+    /// After each checkpoint, where workers take the optimizer's steps themselves, the first one's model is compared with the
+    /// job's own; one that differs is replaced.
+    #[serde(default)]
+    pub replicas: Replicas,
     /// Changes of the workers in this epoch, the first first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,

@@ -208,6 +208,7 @@ impl WorkerLoop {
     async fn contribution(&mut self, assignment: Assignment) -> Result<Option<Contribution>, WorkerError> {
         let start = Instant::now();
         let Some(received) = self.receive(&assignment).await? else { return Ok(None) };
+        let model_checksum = if assignment.tells_checksum { self.model_checksum()? } else { None };
         let receive = start.elapsed().as_secs_f64();
         let mut timing = Timing::default();
         let mut contribution = match assignment.task {
@@ -216,6 +217,7 @@ impl WorkerLoop {
             Task::Evaluate => self.evaluate(&assignment).await?,
             Task::ShowWeights => Contribution::default(),
         };
+        contribution.model_checksum = model_checksum;
         let sending = Instant::now();
         self.send(&assignment, &mut contribution).await?;
         let send = sending.elapsed().as_secs_f64();

@@ -13,7 +13,7 @@ use weft_gpu::{Cancel, Lease, Pool};
 use crate::dataset::Manifest;
 use crate::digest::Digest;
 use crate::job::brief::{Brief, DataRef};
-use crate::job::channel::MemoryChannel;
+use crate::job::channel::{Channel, MemoryChannel};
 use crate::job::engine::{Ending, Engine, Keeper, Origin};
 use crate::job::probe::Probe;
 use crate::job::team::{Halt, Lines, News, Order, Team};
@@ -146,9 +146,20 @@ impl PreparedJob {
         lines: LocalLines,
         ready: impl FnOnce(),
     ) -> Ending {
+        self.train_through(Arc::new(MemoryChannel::default()), keeper, origin, lines, ready).await
+    }
+
+    /// The same with workers that exchange what they have through this channel.
+    pub async fn train_through<K: Keeper>(
+        self,
+        channel: Arc<dyn Channel>,
+        keeper: Arc<K>,
+        origin: Origin,
+        lines: LocalLines,
+        ready: impl FnOnce(),
+    ) -> Ending {
         let Self { workshop, shape, leases } = self;
         let deadline = workshop.spec().max_time.map(|span| Instant::now() + span);
-        let channel = Arc::new(MemoryChannel::default());
         // Nobody kills a worker here.
         let (_kills, killed) = mpsc::unbounded_channel();
         let lines = Lines { orders: lines.orders, kills: killed, news: lines.news };

@@ -66,6 +66,7 @@ impl<K: Keeper> Engine<K> {
             max_staleness: sums.staleness.mean().map(|_| sums.staleness.most),
             primal_residual: residuals.map(|residuals| residuals.primal),
             dual_residual: residuals.map(|residuals| residuals.dual),
+            replicas: sums.replicas,
             reshaped: sums.reshaped,
         };
         let progress = &mut self.training.progress;
@@ -101,6 +102,7 @@ impl<K: Keeper> Engine<K> {
         self.charge(true)?;
         self.since_checkpoint = 0;
         self.take_optimizer()?;
+        self.comparison.is_due = self.workers_make_model();
         self.keeper.checkpoint(&self.training, epoch).await
     }
 

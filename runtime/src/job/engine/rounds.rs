@@ -53,6 +53,7 @@ impl<K: Keeper> Engine<K> {
                 self.merger.merge(&mut round.contributions, self.replica.as_ref())?
             }
         };
+        self.compare(&round.contributions, &before);
         let rate = self.training.progress.learning.rate;
         let statistics = self.merger.apply(merged, &mut self.training, self.replica.as_mut())?;
         self.place = Place::Here;
@@ -183,7 +184,22 @@ impl<K: Keeper> Engine<K> {
     ) -> Result<Round, Halt> {
         let (at, plan) = (self.cursor(), self.scheme.as_ref().filter(|_| workers_merge).map(|it| it.plan.clone()));
         let Directed { team, mut directing } = self.director(task, at, statistics);
-        team.round(task, takes_part, plan, &mut directing).await
+        let round = team.round(task, takes_part, plan, &mut directing).await?;
+        // Whoever had another model was told this one.
+        self.comparison.has_differed = false;
+        Ok(round)
+    }
+
+    /// Notes what a worker has said of the model that the round began with, and has it told the model if it has another.
+    fn compare(&mut self, contributions: &Contributions, before: &GlobalModel) {
+        let Some(differs) = self.comparison.hear(contributions, before) else { return };
+        let replicas = &mut self.training.progress.sums.replicas;
+        replicas.compared += 1;
+        replicas.differed += u64::from(differs);
+        if differs {
+            let (job, version) = (&self.workshop.brief.job, before.version);
+            tracing::warn!(%job, version, "a worker's model has other bits than the job's: it is told the job's");
+        }
     }
 
     /// Who says what workers are to do, and the workers.
@@ -194,10 +210,11 @@ impl<K: Keeper> Engine<K> {
             training: &self.training,
             take: self.take.clone(),
             place: self.place,
-            replica: self.replica.as_ref().filter(|_| self.scheme.is_some() && self.merger.exchange.shares_optimizer()),
+            replica: self.replica.as_ref().filter(|_| self.workers_make_model()),
             optimizer: None,
             settled: &mut self.settled,
             is_new_state: self.has_new_states,
+            comparison: self.comparison,
             statistics,
         };
         Directed { team: &mut self.team, directing }

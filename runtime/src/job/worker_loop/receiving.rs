@@ -5,7 +5,7 @@ use weft_core::sync::merge;
 use super::super::channel::Content;
 use super::super::contribution::Payload;
 use super::super::exchange::{self, Taken};
-use super::super::numbers::Numbers;
+use super::super::numbers::{Numbers, checksum};
 use super::super::work_order::{Assignment, ModelRef, TakeOrder, Task};
 use super::super::worker::WorkerError;
 use super::{Holds, WorkerLoop};
@@ -24,6 +24,9 @@ impl WorkerLoop {
         let (who, model) = (self.who, &assignment.model);
         let trains = matches!(assignment.task, Task::Train { .. } | Task::ShowWeights);
         let own = assignment.worker_state.clone().filter(|state| trains && !state.weights.is_empty());
+        if assignment.is_new_model {
+            self.holds = Holds::Unknown;
+        }
         let mut bytes = 0;
         if own.is_none() && self.holds == Holds::Model(model.version.wrapping_sub(1)) {
             bytes += self.take(assignment).await?;
@@ -59,7 +62,8 @@ impl WorkerLoop {
         if let Some(found) = found.filter(|_| self.needs_base()) {
             self.base = Some((model.version, found.weights));
         }
-        let is_settled = std::mem::replace(&mut self.is_settled, true) && !assignment.is_new_state;
+        let is_settled =
+            std::mem::replace(&mut self.is_settled, true) && !assignment.is_new_state && !assignment.is_new_model;
         if !is_settled {
             let declared = self.declared()?;
             for state in assignment.optimizer.iter().chain(&assignment.worker_state) {
@@ -74,6 +78,17 @@ impl WorkerLoop {
             self.holds = Holds::Own;
         }
         Ok(Some(bytes))
+    }
+
+    /// The checksum of the weights on the device, where they have the same bits as on the coordinator's: on GPUs the optimizer
+    /// rounds in another way.
+    pub(super) fn model_checksum(&mut self) -> Result<Option<u32>, WorkerError> {
+        if self.worker.context().device().info().kind.is_gpu() {
+            return Ok(None);
+        }
+        let mut weights = Vec::new();
+        self.declared()?.read(Part::Weights, &mut weights)?;
+        Ok(Some(checksum(&weights)))
     }
 
     /// Whether the weights that a round begins with are needed beside those on the device.
