@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, Shape};
 use weft_core::sync::{Exchange, Pace, Rule};
+use weft_core::throttle::Throttle;
 use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::brief::Brief;
 use super::host_memory::host_memory;
-use super::throttle::Throttle;
 use super::worker::WorkerError;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{self, Assembler, BatchError, Batches, Source};
