@@ -13,6 +13,14 @@ lines_that_name() {
     [ -z "$found" ] || grep -vE '^[^:]+:[0-9]+: *//' <<<"$found" || [ $? = 1 ]
 }
 
+# lines_of_code PATTERN: lines of code, tests aside, that have this pattern. Tests are what follows `#[cfg(test)]`.
+lines_of_code() {
+    find . -name '*.rs' ! -name 'tests.rs' ! -path '*/tests/*' -print0 | sort -z | xargs -0 awk -v pattern="$1" '
+        FNR == 1 { is_test = 0 }
+        /^#\[cfg\(test\)\]/ { is_test = 1 }
+        !is_test && $0 !~ /^ *\/\// && $0 ~ pattern { print FILENAME ":" FNR ":" $0 }'
+}
+
 # Whoever is asked from outside, or keeps a node in order, knows the node. Nobody else does.
 problems=$(
     lines_that_name node !(api|api.rs|backup.rs|cli|cli.rs|node|node.rs|resident.rs|server|server.rs)
@@ -20,10 +28,13 @@ problems=$(
     lines_that_name '(server|cli)' job job.rs
     # What jobs are made of knows no jobs.
     lines_that_name job @(catalog|dataset|devices|host|params|places|registry|sandbox|tenant|train)?(.rs)
+    # What a rule does is asked of it, and not known: `weft-core` alone says what each one is.
+    lines_of_code '(^|[^A-Za-z_])(Rule|sync::rule)::[A-Z*{]'
+    lines_of_code '(^|[^A-Za-z_])Exchange::[A-Z]'
 )
 
 if [ -n "$problems" ]; then
     printf 'these name what they must not know (docs/architecture.md, "What must stay true"):\n%s\n' "$problems" >&2
     exit 1
 fi
-echo "layers: nothing below the node knows it, and nothing below jobs knows them"
+echo "layers: nothing below the node knows it, nothing below jobs knows them, and nobody but the core knows rules"

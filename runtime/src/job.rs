@@ -20,10 +20,9 @@
 //! - [`team`], `silence`: its workers, as [`sync`](weft_core::sync) wants them, and how long nothing was heard of them
 //! - [`work_order`], [`contribution`], [`numbers`]: what a worker is told, and what it hands over, in memory and on a wire;
 //!   `seam`: how both pass
-//! - [`worker`], `worker_loop`, `fan_out`: one worker's thread, and the functions that a step is fanned out to; `throttle`:
-//!   how much they may compute
+//! - [`worker`], `worker_loop`, `fan_out`: one worker's thread, and the functions that a step is fanned out to
 //! - [`exchange`], `scheme`, `encoding`: a worker's side of the exchange; [`channel`]: through what it goes
-//! - [`model`]: the model in the host's memory, between rounds
+//! - [`model`]: the model in the host's memory, between rounds; `host_memory`: what all copies of it take
 //! - [`checkpoint`]: everything that a continuation with the same bits needs, as one blob
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -43,6 +42,7 @@ pub mod facilities;
 mod fan_out;
 mod free;
 mod held;
+mod host_memory;
 mod infer;
 mod keep;
 pub mod live;
@@ -71,13 +71,12 @@ mod suspects;
 pub mod team;
 #[cfg(test)]
 mod tests;
-mod throttle;
 pub mod work_order;
 pub mod worker;
 mod worker_loop;
 pub mod workshop;
 
-pub use accounting::{costs, total};
+pub use accounting::{Accounting, costs, total};
 pub use events::EventBook;
 pub use live::Live;
 pub(crate) use prepare::device_and_codec;

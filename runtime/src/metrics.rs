@@ -1,5 +1,6 @@
 //! What Prometheus sees. No label holds anything that a tenant chooses, so that neither their number nor their names leak.
 
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::{EncodeLabelSet, text::encode};
@@ -8,6 +9,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use weft_core::sync::Channel;
+use weft_core::usage::Traffic;
 
 use crate::sandbox::InvokeError;
 use crate::tenant::Spent;
@@ -20,6 +23,45 @@ struct OutcomeLabel {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProblemLabel {
     r#type: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ChannelLabel {
+    channel: &'static str,
+}
+
+impl From<Channel> for ChannelLabel {
+    fn from(channel: Channel) -> Self {
+        Self { channel: channel.word() }
+    }
+}
+
+/// What the workers of all jobs have exchanged, by channel. Clones count for the same.
+#[derive(Clone)]
+pub struct ExchangeCounters {
+    items: Family<ChannelLabel, Counter>,
+    bytes: Family<ChannelLabel, Counter>,
+    seconds: Family<ChannelLabel, Counter<f64, AtomicU64>>,
+}
+
+impl Default for ExchangeCounters {
+    fn default() -> Self {
+        let counters = Self { items: Family::default(), bytes: Family::default(), seconds: Family::default() };
+        // All of them are there from the first scrape on: a rate needs a beginning.
+        for channel in Channel::ALL {
+            counters.add(*channel, &Traffic::default());
+        }
+        counters
+    }
+}
+
+impl ExchangeCounters {
+    pub fn add(&self, channel: Channel, traffic: &Traffic) {
+        let label = ChannelLabel::from(channel);
+        self.items.get_or_create(&label).inc_by(traffic.items);
+        self.bytes.get_or_create(&label).inc_by(traffic.bytes);
+        self.seconds.get_or_create(&label).inc_by(traffic.seconds);
+    }
 }
 
 /// The node as it is when it is scraped.
@@ -63,6 +105,7 @@ pub struct Metrics {
     deploys: Counter,
     cold_start: Histogram,
     invoke: Histogram,
+    pub exchange: ExchangeCounters,
     gauges: Gauges,
 }
 
@@ -77,7 +120,7 @@ impl Default for Metrics {
         let (cold_start, invoke) = (Histogram::new(buckets()), Histogram::new(buckets()));
         let invocations = Family::<OutcomeLabel, Counter>::default();
         let problems = Family::<ProblemLabel, Counter>::default();
-        let (deploys, gauges) = (Counter::default(), Gauges::default());
+        let (deploys, gauges, exchange) = (Counter::default(), Gauges::default(), ExchangeCounters::default());
         registry.register("invocations", "Invocations that got an instance, by how they ended", invocations.clone());
         registry.register("problems", "Requests that were answered with an error, by its type", problems.clone());
         registry.register("deploys", "Components uploaded and accepted", deploys.clone());
@@ -88,6 +131,16 @@ impl Default for Metrics {
             cold_start.clone(),
         );
         registry.register_with_unit("invoke", "A whole invocation, with its cold start", Unit::Seconds, invoke.clone());
+        let ExchangeCounters { items, bytes, seconds } = exchange.clone();
+        registry.register(
+            "exchange_items",
+            "Messages that the workers of jobs put into a channel or took from it",
+            items,
+        );
+        let help = "Numbers that the workers of jobs put into a channel or took from it";
+        registry.register_with_unit("exchange", help, Unit::Bytes, bytes);
+        let help = "Time that the workers of jobs and the jobs themselves spent on that, all added up";
+        registry.register_with_unit("exchange", help, Unit::Seconds, seconds);
         for (name, help, gauge) in [
             ("instances", "Instances that exist now", &gauges.instances),
             ("instances_max", "Instances that may exist at once", &gauges.max_instances),
@@ -104,7 +157,7 @@ impl Default for Metrics {
         ] {
             registry.register(name, help, gauge.clone());
         }
-        Self { registry, invocations, problems, deploys, cold_start, invoke, gauges }
+        Self { registry, invocations, problems, deploys, cold_start, invoke, exchange, gauges }
     }
 }
 

@@ -183,6 +183,7 @@ impl Node {
             invocations: Arc::new(AtomicU64::new(u64::from_le_bytes(start))),
             stopping: Arc::default(),
         };
+        let metrics = Metrics::default();
         let facilities = Facilities {
             tenants: tenants.clone(),
             registry: registry.clone(),
@@ -194,6 +195,7 @@ impl Node {
             devices: devices.clone(),
             places: places.clone(),
             host: host.clone(),
+            exchange: metrics.exchange.clone(),
             rules: OperatorRules {
                 max_workers: settings.max_workers,
                 cores_per_gib: settings.cores_per_gib,
@@ -210,7 +212,7 @@ impl Node {
             jobs: Arc::new(Jobs::new(roster, facilities)),
             params,
             logs,
-            metrics: Metrics::default(),
+            metrics,
             blobs,
             metadata,
             sandbox,

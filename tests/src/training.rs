@@ -10,6 +10,7 @@ use weft::dataset::batches::{Batch, Inputs};
 use weft::devices::TAPE_NODES;
 use weft::digest::Digest;
 use weft::host::bindings::weft::train::training::Description;
+use weft::job::channel::{Channel, MemoryChannel};
 use weft::job::checkpoint::Training as Checkpoint;
 use weft::job::engine::{Ending, Keeper, ModelFacts, Origin};
 use weft::job::model::GlobalModel;
@@ -115,6 +116,17 @@ impl Training {
         data: Option<&LocalDataSet>,
         checkpoint: Option<Checkpoint>,
     ) -> Result<Trained> {
+        self.train_through(Arc::new(MemoryChannel::default()), spec, data, checkpoint).await
+    }
+
+    /// The same with workers that exchange what they have through this channel.
+    pub async fn train_through(
+        &self,
+        channel: Arc<dyn Channel>,
+        spec: JobSpec,
+        data: Option<&LocalDataSet>,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<Trained> {
         let job_data = |data: &LocalDataSet| JobData {
             name: "samples".to_owned(),
             manifest: Arc::new(data.manifest.clone()),
@@ -137,7 +149,7 @@ impl Training {
         let keeper = Arc::new(MemoryKeeper::default());
         let origin = checkpoint.map_or(Origin::FirstValues, |training| Origin::Checkpoint(Box::new(training)));
         let lines = LocalLines { orders, news: Box::new(|_| {}) };
-        match prepared.train(keeper.clone(), origin, lines, || {}).await {
+        match prepared.train_through(channel, keeper.clone(), origin, lines, || {}).await {
             Ending::Done(_) => Ok(std::mem::take(&mut *keeper.trained.lock().unwrap_or_else(PoisonError::into_inner))),
             Ending::Halted(Halt::Failed(reason) | Halt::Waits(reason)) => bail!(reason),
             Ending::Halted(halt) => bail!("{halt:?}"),

@@ -11,6 +11,7 @@
 //! - [`plan`]: how many workers, how large, at what price, and why
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
+//! - [`throttle`]: what a function may compute, by its memory
 //! - [`stay`]: whether a job that is over stays, or is deleted
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
@@ -26,5 +27,6 @@ pub mod stay;
 pub mod suspects;
 pub mod sync;
 pub mod tenant;
+pub mod throttle;
 pub mod tune;
 pub mod usage;

@@ -32,7 +32,7 @@ pub use admm::{Admm, Penalty};
 pub use barrier::{Action, Barrier, Event, Who};
 pub use channel::Channel;
 pub use pace::{Pace, Quorum};
-pub use rule::{Every, Exchange, Position, Rule, RuleKind, Stretch};
+pub use rule::{Every, Exchange, Position, Row, Rule, RuleKind, Stretch};
 pub use slot::Slot;
 pub use topology::{MergePlan, Topology};
 
@@ -60,4 +60,7 @@ pub struct Sync {
     pub channel: Channel,
     /// How closely the workers of ADMM must agree for the job to be over.
     pub tolerance: Option<f64>,
+    /// Weights that ADMM does not penalise, beside biases, by their names.
+    #[serde(default)]
+    pub unpenalised: Vec<String>,
 }

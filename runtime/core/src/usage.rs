@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Seconds that all workers spent, by what they spent them on.
+/// Seconds that all workers spent, by what they spent them on. No second is in two of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Stages {
@@ -13,12 +13,20 @@ pub struct Stages {
     pub data: f64,
     /// In the function's `step`.
     pub compute: f64,
-    /// Handing over gradients, weights or statistics.
+    /// Handing over gradients, weights or statistics, beside putting their parts.
     pub send: f64,
-    /// Taking over the merged model.
+    /// Taking over the merged model, beside getting the results of a merge.
     pub receive: f64,
-    /// Merging.
+    /// Where workers merge: putting parts of contributions ("UL-shard" of LambdaML, section 3.2.3).
+    pub put_parts: f64,
+    /// Getting others' parts ("DL-shard").
+    pub get_parts: f64,
+    /// Merging, whoever does it.
     pub merge: f64,
+    /// Putting what was merged ("UL-aggr").
+    pub put_results: f64,
+    /// Getting what was merged ("DL-grad").
+    pub get_results: f64,
     /// The optimizer's step, and the function's `update`.
     pub update: f64,
     pub validate: f64,
@@ -26,13 +34,17 @@ pub struct Stages {
 
 impl Stages {
     /// By name, in the order of a round.
-    pub fn named(&self) -> [(&'static str, f64); 7] {
+    pub fn named(&self) -> [(&'static str, f64); 11] {
         [
             ("data", self.data),
             ("compute", self.compute),
             ("send", self.send),
-            ("receive", self.receive),
+            ("put_parts", self.put_parts),
+            ("get_parts", self.get_parts),
             ("merge", self.merge),
+            ("put_results", self.put_results),
+            ("get_results", self.get_results),
+            ("receive", self.receive),
             ("update", self.update),
             ("validate", self.validate),
         ]
@@ -43,7 +55,11 @@ impl Stages {
         self.compute += other.compute;
         self.send += other.send;
         self.receive += other.receive;
+        self.put_parts += other.put_parts;
+        self.get_parts += other.get_parts;
         self.merge += other.merge;
+        self.put_results += other.put_results;
+        self.get_results += other.get_results;
         self.update += other.update;
         self.validate += other.validate;
     }
@@ -118,5 +134,33 @@ impl Traffic {
         self.items += other.items;
         self.bytes += other.bytes;
         self.seconds += other.seconds;
+    }
+}
+
+/// How often the model of a worker that makes it itself was compared with the coordinator's, and was another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(default)]
+pub struct Replicas {
+    pub compared: u64,
+    pub differed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stage_is_named_and_added() {
+        let words = serde_json::to_value(Stages::default()).unwrap();
+        let mut numbered = words.as_object().unwrap().clone();
+        (1..).zip(numbered.values_mut()).for_each(|(number, value): (i32, _)| *value = f64::from(number).into());
+        let one: Stages = serde_json::from_value(numbered.clone().into()).unwrap();
+        let mut two = one;
+        two.add(&one);
+        assert_eq!(one.named().len(), numbered.len());
+        for ((name, once), (_, twice)) in one.named().into_iter().zip(two.named()) {
+            assert_eq!(numbered[name], once, "{name}");
+            assert_eq!(twice, 2.0 * once, "{name}");
+        }
     }
 }

@@ -9,7 +9,7 @@ use super::logs::{self, LinesArgs};
 use super::output::{Output, bytes, harmless, moment, short_version};
 use super::train::{seconds, watch, word};
 use crate::api::types::{JobDetail, JobHistory, JobList, JobView};
-use crate::job::{EpochRecord, State};
+use crate::job::{EpochRecord, Stages, State};
 use crate::logs::Whose;
 use crate::names::Name;
 use crate::units::Size;
@@ -305,8 +305,8 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
             format!("{:.6}", epoch.spending.cost),
         ]
     };
-    let rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
-    let header = [
+    let mut rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
+    let mut header = vec![
         "EPOCH",
         "LOSS",
         "VAL LOSS",
@@ -323,6 +323,21 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
         "LOST",
         "COST",
     ];
+    // Only jobs whose workers do not wait for each other.
+    if epochs.iter().any(|epoch| epoch.mean_staleness.is_some()) {
+        header.push("STALE");
+        for (row, epoch) in rows.iter_mut().zip(epochs) {
+            let stale = epoch.mean_staleness.zip(epoch.max_staleness);
+            row.push(stale.map_or_else(String::new, |(mean, most)| format!("{mean:.2}, at most {most}")));
+        }
+    }
+    // Only jobs whose workers exchange what they have through a channel.
+    if epochs.iter().any(|epoch| epoch.traffic.items > 0) {
+        header.extend(["MESSAGES", "THROUGH", "TRANSFERS"]);
+        for (row, EpochRecord { traffic, .. }) in rows.iter_mut().zip(epochs) {
+            row.extend([traffic.items.to_string(), bytes(traffic.bytes), seconds(traffic.seconds)]);
+        }
+    }
     out.table(&header, &rows)
 }
 
@@ -333,5 +348,7 @@ fn stages_table(epochs: &[EpochRecord], out: &Output) -> String {
         [epoch.epoch.to_string()].into_iter().chain(stages).collect()
     };
     let rows: Vec<Vec<String>> = epochs.iter().map(row).collect();
-    out.table(&["EPOCH", "DATA", "COMPUTE", "SEND", "RECEIVE", "MERGE", "UPDATE", "VALIDATE"], &rows)
+    let names = Stages::default().named().map(|(name, _)| name.replace('_', " ").to_uppercase());
+    let header: Vec<&str> = ["EPOCH"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    out.table(&header, &rows)
 }

@@ -4,11 +4,13 @@ use std::time::{Duration, Instant};
 
 use weft_core::cost::{Breakdown, Prices};
 use weft_core::spec::Shape;
+use weft_core::sync::Channel as ChannelKind;
 use weft_core::usage::{self, Spending, Stages, Used};
 
 use super::channel::Traffic;
 use super::checkpoint::Sums;
 use super::record::EpochRecord;
+use crate::metrics::ExchangeCounters;
 use crate::tenant::TrainingUse;
 
 /// How often what was used is written into the ledger.
@@ -18,6 +20,9 @@ pub struct Accounting {
     pub prices: Prices,
     /// What was paid since this began.
     pub paid: f64,
+    /// Of the node, and the channel whose traffic is counted there.
+    counters: ExchangeCounters,
+    channel: ChannelKind,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -27,11 +32,13 @@ pub struct Accounting {
 }
 
 impl Accounting {
-    pub fn new(prices: Prices) -> Self {
+    pub fn new(prices: Prices, counters: ExchangeCounters, channel: ChannelKind) -> Self {
         let now = Instant::now();
         Self {
             prices,
             paid: 0.0,
+            counters,
+            channel,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -78,11 +85,13 @@ impl Accounting {
         sums.seconds += std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
         sums.losses += losses - std::mem::replace(&mut self.losses_before, losses);
         let before = std::mem::replace(&mut self.traffic_before, traffic);
-        sums.traffic.add(&usage::Traffic {
+        let since = usage::Traffic {
             items: (traffic.puts + traffic.gets) - (before.puts + before.gets),
             bytes: (traffic.bytes_out + traffic.bytes_in) - (before.bytes_out + before.bytes_in),
             seconds: traffic.seconds - before.seconds,
-        });
+        };
+        sums.traffic.add(&since);
+        self.counters.add(self.channel, &since);
     }
 }
 

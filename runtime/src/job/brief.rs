@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, TrainerKind};
 use weft_core::sync::Sync;
 
-use super::model::HostMemory;
+use super::host_memory::HostMemory;
 use crate::digest::Digest;
 use crate::names::Name;
 use crate::tenant::TenantId;

@@ -14,7 +14,7 @@ use crate::model::{self, Dtype, Meta, Model, OpenError, TensorInfo, WriteError};
 use weft_core::cost::Breakdown;
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
-use weft_core::usage::{Spending, Stages, Traffic};
+use weft_core::usage::{Replicas, Spending, Stages, Traffic};
 
 /// Where the JSON part is kept.
 const KEY: &str = "weft.checkpoint";
@@ -75,12 +75,15 @@ pub struct Sums {
     /// Of contributions that were applied without a barrier.
     #[serde(default)]
     pub staleness: Staleness,
+    #[serde(default)]
+    pub replicas: Replicas,
     /// Changes of the workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,
 }
 
-/// How old the model was that contributions were computed from, when they were applied: in versions of the model.
+/// How old the model was that contributions were computed from, when they were applied: in versions of the model, or in
+/// rounds of the peer that averages them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Staleness {
     pub sum: u64,

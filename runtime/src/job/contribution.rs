@@ -1,6 +1,7 @@
 //! What a worker hands over at the end of a round. All of it can be written down and sent.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -9,7 +10,7 @@ use weft_core::usage::Used;
 
 use super::channel::Content;
 use super::model::WorkerState;
-use super::numbers::{Numbers, as_bytes, as_numbers};
+use super::numbers::{Numbers, as_bytes, as_numbers, as_owned_option};
 use crate::train::run::Metrics;
 
 /// The large part of what a worker hands over.
@@ -61,7 +62,12 @@ pub struct Contribution {
     pub payload: Option<Payload>,
     #[serde(with = "as_numbers")]
     pub buffers: Vec<f32>,
-    pub worker_state: Option<WorkerState>,
+    /// Shared with whoever keeps it for the next round.
+    #[serde(with = "as_owned_option")]
+    pub worker_state: Option<Arc<WorkerState>>,
+    /// Of its model as the round began, where that was asked for.
+    #[serde(default)]
+    pub model_checksum: Option<u32>,
     /// Metrics by name, each summed over samples.
     pub metrics: Metrics,
     pub used: Used,
@@ -113,7 +119,8 @@ mod tests {
                 latest: 1e-300,
                 payload,
                 buffers: vec![2.5],
-                worker_state: Some(WorkerState { moments: vec![0.5], steps: 3, ..WorkerState::default() }),
+                worker_state: Some(Arc::new(WorkerState { moments: vec![0.5], steps: 3, ..WorkerState::default() })),
+                model_checksum: Some(u32::MAX),
                 metrics: BTreeMap::from([("accuracy".to_owned(), 0.97)]),
                 used: Used {
                     stages: Stages { compute: 0.25, ..Stages::default() },

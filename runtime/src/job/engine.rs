@@ -22,9 +22,8 @@ use weft_core::sync::{Position, Stretch};
 use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::{Progress, Training};
-use super::directing::{Place, Settled};
+use super::directing::{Comparison, Place, Settled};
 use super::exchange::Scheme;
-use super::free;
 use super::merging::Merger;
 use super::model::WorkerState;
 use super::replica::Replica;
@@ -68,6 +67,7 @@ pub struct Engine<K> {
     /// Where they find the model.
     place: Place,
     settled: Settled,
+    comparison: Comparison,
     team: Team,
     keeper: Arc<K>,
     plan: Plan,
@@ -232,7 +232,7 @@ impl<K: Keeper> Engine<K> {
     /// What is left of an epoch in which workers do not wait for each other, or the part of it up to a checkpoint.
     async fn free_stretch(&mut self, steps: u64) -> Result<(), Halt> {
         let every = self.workshop.spec().checkpoint_every.map(|every| every.get());
-        let round_steps = free::steps_of_round(self.workshop.rule(), steps);
+        let round_steps = self.workshop.rule().free_stretch(steps);
         let rounds = |steps: u64| steps.checked_next_multiple_of(round_steps.get()).unwrap_or(u64::MAX);
         let whole_rounds = every.map_or(u64::MAX, rounds);
         let stretch = (steps - self.training.progress.done).min(whole_rounds);
@@ -250,6 +250,11 @@ impl<K: Keeper> Engine<K> {
             self.checkpoint(None).await?;
         }
         Ok(())
+    }
+
+    /// Whether workers take the optimizer's steps themselves, each on a model of its own.
+    fn workers_make_model(&self) -> bool {
+        self.scheme.is_some() && self.merger.exchange.shares_optimizer()
     }
 
     /// Accumulates a round's loss, samples and resource use.

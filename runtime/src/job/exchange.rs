@@ -19,6 +19,7 @@ use weft_core::sync::accumulate::{Accumulator, Arithmetic, Term};
 use weft_core::sync::barrier::{MergeResult, Part};
 use weft_core::sync::topology::{MergePlan, Source, shard_range};
 use weft_core::sync::{Slot, Who};
+use weft_core::usage::Stages;
 
 use super::channel::{Channel, ChannelError, Content, Message, Numbers};
 
@@ -28,6 +29,9 @@ const AT_ONCE: usize = 4;
 /// Parts that are merged together, if as many are there. A merger that does not share memory with the others holds those
 /// that it adds and those that have come meanwhile.
 const TOGETHER: usize = 4;
+
+/// Parts that a merger holds at once, at most, where they do not lie in memory that its workers share.
+pub const PARTS_HELD: u64 = (AT_ONCE + TOGETHER) as u64;
 
 /// Makes so many numbers of what a codec has written, or says why not.
 pub type Decode = Arc<dyn Fn(&[u8], usize) -> Result<Vec<f32>, String> + Send + Sync>;
@@ -95,9 +99,17 @@ pub struct ExchangeTimes {
 }
 
 impl ExchangeTimes {
-    pub fn total(&self) -> Duration {
+    /// As stages of a worker that does nothing else.
+    pub fn stages(&self) -> Stages {
         let Self { put_parts, get_parts, merging, put_results, get_results } = *self;
-        put_parts + get_parts + merging + put_results + get_results
+        Stages {
+            put_parts: put_parts.as_secs_f64(),
+            get_parts: get_parts.as_secs_f64(),
+            merge: merging.as_secs_f64(),
+            put_results: put_results.as_secs_f64(),
+            get_results: get_results.as_secs_f64(),
+            ..Stages::default()
+        }
     }
 }
 

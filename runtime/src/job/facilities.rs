@@ -13,6 +13,7 @@ use crate::data_dir::DataDir;
 use crate::dataset::blocks::Blocks;
 use crate::devices::Devices;
 use crate::logs::Logs;
+use crate::metrics::ExchangeCounters;
 use crate::params::ParamStore;
 use crate::places::Places;
 use crate::registry::Registry;
@@ -33,6 +34,8 @@ pub struct Facilities {
     pub places: Arc<Places>,
     /// What runs functions, and says when the node begins to stop.
     pub host: FunctionHost,
+    /// What all jobs together exchange.
+    pub exchange: ExchangeCounters,
     pub rules: OperatorRules,
     /// Where the node keeps everything. It stays locked until the last job has come to rest.
     pub directory: Arc<DataDir>,

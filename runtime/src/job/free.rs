@@ -8,7 +8,7 @@
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use weft_core::sync::{Every, Pace, Rule, Who, merge};
+use weft_core::sync::{Pace, Who, merge};
 
 use super::checkpoint::Training;
 use super::contribution::{Contribution, Payload};
@@ -19,16 +19,6 @@ use super::replica::Replica;
 use super::team::{Contributions, FreeDirector, Halt};
 use super::work_order::{Assignment, ModelRef, Task};
 use super::workshop::Cursor;
-
-/// How many steps a worker takes between two exchanges, in an epoch of so many.
-pub fn steps_of_round(rule: Rule, steps: u64) -> NonZeroU64 {
-    let every = match rule {
-        Rule::KAverage(Every::Steps(every)) => every.get(),
-        Rule::GradientAverage => 1,
-        Rule::KAverage(Every::Epochs(_) | Every::End) | Rule::StatisticSum | Rule::Admm(_) => steps,
-    };
-    NonZeroU64::new(every).unwrap_or(NonZeroU64::MIN)
-}
 
 /// One stretch.
 pub struct FreeDirecting<'a> {
@@ -54,7 +44,7 @@ impl FreeDirecting<'_> {
         }
         let numbers = match contribution.payload.take() {
             None => return Ok(()),
-            Some(payload) => decoded(payload, self.replica.as_deref())?,
+            Some(payload) => decoded(payload, self.replica.as_deref())?.into_vec(),
         };
         let workers = self.training.worker_states.len().max(1) as f32;
         let buffers = match self.pace {
@@ -70,12 +60,18 @@ impl FreeDirecting<'_> {
     }
 }
 
+/// What of a contribution counts for the epoch. There may be many of them until it is over, so that nothing large is kept.
+fn counted(contribution: &Contribution) -> Contribution {
+    let Contribution { samples, loss, ref used, .. } = *contribution;
+    Contribution { samples, loss, used: used.clone(), ..Contribution::default() }
+}
+
 /// Numbers as others see them.
-fn decoded(payload: Payload, replica: Option<&Replica>) -> Result<Vec<f32>, Halt> {
+fn decoded(payload: Payload, replica: Option<&Replica>) -> Result<Numbers, Halt> {
     match payload {
-        Payload::Plain(numbers) => Ok(numbers.into_vec()),
+        Payload::Plain(numbers) => Ok(numbers),
         Payload::Encoded(bytes) => match replica {
-            Some(replica) => replica.decode(&bytes),
+            Some(replica) => replica.decode(&bytes).map(Numbers::from),
             None => Err(Halt::Failed("encoded numbers came, and nothing to decode them".to_owned())),
         },
         // Who does not wait for others hands its numbers in as they are.
@@ -98,6 +94,8 @@ impl FreeDirector for FreeDirecting<'_> {
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
+            is_new_model: false,
+            tells_checksum: false,
             average: self.averages.get(worker).cloned().flatten(),
             statistics: Numbers::default(),
         })
@@ -109,23 +107,23 @@ impl FreeDirector for FreeDirecting<'_> {
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(worker as usize), contribution.worker_state.take())
         {
-            *place = Arc::new(state);
+            *place = state;
         }
-        self.arrived.push((worker, contribution));
+        self.arrived.push((worker, Box::new(counted(&contribution))));
         Ok(())
     }
 
-    fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt> {
-        let Contribution { samples, loss, ref used, .. } = *own;
-        let counted = Contribution { samples, loss, used: used.clone(), ..Contribution::default() };
-        self.arrived.push((who.worker, Box::new(counted)));
+    fn average(&mut self, who: Who, own: &Contribution, of: &[(&Contribution, u64)]) -> Result<(), Halt> {
+        self.arrived.push((who.worker, Box::new(counted(own))));
         if let (Some(place), Some(state)) =
             (self.training.worker_states.get_mut(who.worker as usize), &own.worker_state)
         {
-            *place = Arc::new(state.clone());
+            *place = state.clone();
         }
         let mut gradients = Vec::new();
-        for contribution in of.iter().filter(|contribution| contribution.samples > 0) {
+        for (contribution, age) in of.iter().filter(|(contribution, _)| contribution.samples > 0) {
+            self.training.progress.sums.staleness.add(*age);
+            // Plain numbers are shared with the message, not copied.
             if let Some(payload) = contribution.payload.clone() {
                 gradients.push((decoded(payload, self.replica.as_deref())?, contribution.samples));
             }
@@ -162,6 +160,8 @@ impl FreeDirector for Collecting<'_> {
             optimizer: None,
             worker_state: self.training.worker_states.get(worker).cloned(),
             is_new_state: false,
+            is_new_model: false,
+            tells_checksum: false,
             average: self.averages.get(worker).cloned().flatten(),
             statistics: Numbers::default(),
         })
@@ -173,7 +173,7 @@ impl FreeDirector for Collecting<'_> {
         Ok(())
     }
 
-    fn average(&mut self, _: Who, _: &Contribution, _: &[&Contribution]) -> Result<(), Halt> {
+    fn average(&mut self, _: Who, _: &Contribution, _: &[(&Contribution, u64)]) -> Result<(), Halt> {
         Ok(())
     }
 }
@@ -196,4 +196,28 @@ pub fn mean_of_peers(contributions: &mut Contributions, samples: &[u64], trainin
     let version = before.version + 1;
     let next = GlobalModel { weights: mean_weights.into(), buffers: mean_buffers.into(), of: None, version };
     training.model = Arc::new(next);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_numbers_are_read_where_they_lie() {
+        let numbers = Numbers::from(vec![1.0, 2.0]);
+        let read = decoded(Payload::Plain(numbers.clone()), None).unwrap();
+        assert_eq!(read.as_ptr(), numbers.as_ptr());
+    }
+
+    #[test]
+    fn what_counts_of_a_contribution_holds_no_rows() {
+        let contribution = Contribution {
+            samples: 3,
+            payload: Some(vec![1.0].into()),
+            buffers: vec![2.0],
+            worker_state: Some(Arc::default()),
+            ..Contribution::default()
+        };
+        assert_eq!(counted(&contribution), Contribution { samples: 3, ..Contribution::default() });
+    }
 }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use weft_core::sync::admm::{Local, Residuals};
-use weft_core::sync::{Admm, Exchange, Rule, merge};
+use weft_core::sync::admm::{Local, Residuals, is_penalised};
+use weft_core::sync::{Exchange, Rule, Sync, merge};
 
 use super::checkpoint::Training;
 use super::contribution::Payload;
@@ -26,18 +26,18 @@ pub struct Merged {
 pub struct Merger {
     pub rule: Rule,
     pub exchange: Exchange,
-    /// Where the weights lie that ADMM penalises: all but biases.
+    /// Where the weights lie that are penalised, by a rule that does.
     penalised: Vec<Range<usize>>,
     /// Whether what workers send is encoded, and so a difference where it is weights.
     pub is_encoded: bool,
 }
 
 impl Merger {
-    pub fn new(rule: Rule, workers: u32, is_encoded: bool, plan: &Plan) -> Self {
-        let is_bias = |name: &str| name.rsplit(['.', '-', '_']).next() == Some("bias");
-        let weights = plan.places(Role::Weight).into_iter().filter(|(declaration, _)| !is_bias(&declaration.name));
-        let penalised = weights.map(|(_, range)| range).collect();
-        Self { rule, exchange: rule.exchange(workers), penalised, is_encoded }
+    pub fn new(sync: &Sync, workers: u32, is_encoded: bool, plan: &Plan) -> Self {
+        let weights = plan.places(Role::Weight).into_iter();
+        let penalised = weights.filter(|(declaration, _)| is_penalised(&declaration.name, &sync.unpenalised));
+        let penalised = penalised.map(|(_, range)| range).collect();
+        Self { rule: sync.rule, exchange: sync.rule.exchange(workers), penalised, is_encoded }
     }
 
     /// Merges contributions that came here, in the order of the workers.
@@ -95,26 +95,21 @@ impl Merger {
             version: before.version + 1,
         };
         let mut statistics = Vec::new();
-        next.weights = match (self.exchange, merged.numbers) {
-            (Exchange::Statistics, sum) => {
+        next.weights = match merged.numbers {
+            sum if self.exchange.is_sum() => {
                 statistics = sum.unwrap_or_default();
                 before.weights.clone()
             }
-            (_, None) => before.weights.clone(),
-            (Exchange::Gradients, Some(gradients)) => match replica {
+            None => before.weights.clone(),
+            Some(gradients) if self.exchange.shares_optimizer() => match replica {
                 Some(replica) => replica.descend(&gradients, training.progress.learning.rate)?.into(),
                 None => return Err(Halt::Failed("there is no optimizer for the gradients".to_owned())),
             },
-            (Exchange::Weights, Some(mut weights)) => {
-                if self.is_encoded {
-                    merge::add(&mut weights, &before.weights);
+            Some(mut mean) => {
+                if self.is_encoded && self.exchange.is_model() {
+                    merge::add(&mut mean, &before.weights);
                 }
-                weights.into()
-            }
-            (Exchange::Duals, Some(mut mean)) => {
-                if let Rule::Admm(admm) = self.rule {
-                    admm.proximal(&mut mean, &self.penalised);
-                }
+                self.rule.finish(&mut mean, &self.penalised);
                 mean.into()
             }
         };
@@ -130,7 +125,7 @@ impl Merger {
         for (worker, contribution) in contributions.iter_mut() {
             let index = *worker as usize;
             if let (Some(place), Some(state)) = (states.get_mut(index), contribution.worker_state.take()) {
-                *place = Arc::new(state);
+                *place = state;
                 (is_there[index], samples[index]) = (true, contribution.samples);
             }
         }
@@ -155,9 +150,9 @@ impl Merger {
     }
 }
 
-/// The end of a round of ADMM: each worker's duals grow by how far it is from the model, and its optimizer begins anew.
-/// Says how far the workers are from agreeing.
-pub fn end_admm_round(admm: &Admm, before: &GlobalModel, training: &mut Training, samples: &[u64]) -> Residuals {
+/// The end of a round of workers that have duals: these grow by how far each worker is from the model, and its optimizer
+/// begins anew. Says how far the workers are from agreeing.
+pub fn grow_duals(rule: Rule, before: &GlobalModel, training: &mut Training, samples: &[u64]) -> Option<Residuals> {
     let model = training.model.clone();
     let locals: Vec<Local<'_>> = training
         .worker_states
@@ -166,7 +161,7 @@ pub fn end_admm_round(admm: &Admm, before: &GlobalModel, training: &mut Training
         .filter(|(state, samples)| !state.weights.is_empty() && **samples > 0)
         .map(|(state, samples)| Local { weights: &state.weights, duals: &state.duals, samples: *samples })
         .collect();
-    let residuals = Residuals::of(admm.rho, &locals, &before.weights, &model.weights);
+    let residuals = rule.residuals(&locals, &before.weights, &model.weights);
     for state in &mut training.worker_states {
         let state = Arc::make_mut(state);
         state.duals.resize(model.weights.len(), 0.0);

@@ -3,8 +3,7 @@
 use std::io;
 
 use serde::{Deserialize, Serialize};
-use weft_core::sync::{Rule, Who};
-use weft_gpu::Codec;
+use weft_core::sync::Who;
 
 use super::numbers::{Numbers, as_numbers};
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
@@ -82,44 +81,6 @@ impl GlobalModel {
     }
 }
 
-/// The host's memory that a job takes beside that of its functions, for copies of what is trained, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostMemory {
-    /// For each worker.
-    pub each: u64,
-    /// For all of them together.
-    pub once: u64,
-}
-
-impl HostMemory {
-    /// What each of so many workers pays for.
-    pub fn per_worker(&self, workers: u32) -> u64 {
-        self.each.saturating_add(self.once.div_ceil(u64::from(workers.max(1))))
-    }
-
-    /// Whether what has so much has enough for a model that takes `other`.
-    pub fn covers(&self, other: &Self) -> bool {
-        other.each <= self.each && other.once <= self.once
-    }
-}
-
-/// The host's memory that a job takes whose workers' steps are fanned out to so many functions each.
-pub fn host_memory(declared: &Declared, rule: Rule, codec: Codec, fan_out: u32) -> HostMemory {
-    let bytes = |part: Part| declared.length(part) as u64 * size_of::<f32>() as u64;
-    let weights = bytes(Part::Weights);
-    let model = weights + bytes(Part::Buffers) + bytes(Part::Statistics);
-    let residual = if codec.takes_residual() { weights } else { 0 };
-    let duals = if matches!(rule, Rule::Admm(_)) { weights } else { 0 };
-    let own_weights = if rule.keeps_weights() { weights } else { 0 };
-    let worker_state = bytes(Part::Moments) + bytes(Part::Locals) + residual + duals + own_weights;
-    // The model that the functions of a fanned-out step begin with, what each of them has computed, and the mean.
-    let shared = weights + bytes(Part::Buffers);
-    let lanes = if fan_out > 1 { shared.saturating_mul(u64::from(fan_out) + 2) } else { 0 };
-    // What a worker hands over; what is its own as the round began, and as it ends; and what the job has once: the model
-    // before and after the round, the best so far, and the file of a model that is written. Checkpoints are streamed.
-    HostMemory { each: (model + 2 * worker_state).saturating_add(lanes), once: 4 * model }
-}
-
 /// What a worker keeps from round to round. When it is lost, its replacement gets it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerState {
@@ -162,32 +123,5 @@ impl WorkerState {
     /// Rows that are there for some rules only, by the names that they have in a checkpoint.
     pub fn optional(&self) -> [(&'static str, &Vec<f32>); 3] {
         [("residual", &self.residual), ("weights", &self.weights), ("duals", &self.duals)]
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use weft_gpu::device::cpu::Cpu;
-    use weft_gpu::{Context, Crew, Limits, Shape};
-
-    use super::*;
-    use crate::train::declared::{Initial, TensorDeclaration};
-
-    #[test]
-    fn functions_that_a_step_is_fanned_out_to_have_their_copies_counted() {
-        let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
-        let mut plan = Plan::default();
-        for (name, role) in [("weight", Role::Weight), ("buffer", Role::Buffer)] {
-            let (name, shape) = (name.to_owned(), Shape::new(&[1 << 10]).unwrap());
-            plan.declare(TensorDeclaration { name, role, shape, initial: Initial::Constant(0.0) }).unwrap();
-        }
-        let declared = Declared::new(plan, &context, 0).unwrap();
-        let of = |fan_out| host_memory(&declared, Rule::GradientAverage, Codec::Plain, fan_out);
-        let model = 2 * (4 << 10);
-        // The model that they begin with, four rows of gradients and buffers, and the mean of these.
-        assert_eq!(of(4), HostMemory { each: of(1).each + 6 * model, ..of(1) });
-        assert!(of(4).covers(&of(1)) && !of(1).covers(&of(4)));
     }
 }

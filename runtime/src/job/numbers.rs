@@ -72,6 +72,11 @@ impl Numbers {
     }
 }
 
+/// The same for the same bits, on every machine.
+pub fn checksum(numbers: &[f32]) -> u32 {
+    crc32fast::hash(&model::le_bytes(numbers))
+}
+
 /// The bytes of a number.
 const SIZE: usize = size_of::<f32>();
 
@@ -241,6 +246,12 @@ mod tests {
         assert_eq!((again.as_ptr(), &again[..]), (vector[1..].as_ptr(), &[2.0, 3.0][..]));
         let inner = again.slice(1..2).unwrap();
         assert_eq!((inner.as_ptr(), &inner[..]), (vector[2..].as_ptr(), &[3.0][..]));
+    }
+
+    #[test]
+    fn a_checksum_tells_bits_apart() {
+        assert_eq!(checksum(&[1.0, 0.0]), checksum(&[1.0, 0.0]));
+        assert_ne!(checksum(&[1.0, 0.0]), checksum(&[1.0, -0.0]));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use weft_core::sync::Sync;
 use weft_gpu::{Codec, Context, Crew, Lease};
 
 use super::JobError;
-use super::model::{HostMemory, host_memory};
+use super::host_memory::{HostMemory, host_memory};
 use super::workshop::{InstanceRules, JobData, split_memory};
 use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
 use crate::dataset::rows::{Features, Labels};
@@ -21,7 +21,8 @@ use crate::host::data::StepInfo;
 use crate::model::Model;
 use crate::sandbox::InvokeError;
 use crate::tenant::Tenant;
-use crate::train::declared::OptimizerChanges;
+use crate::text;
+use crate::train::declared::{OptimizerChanges, Plan, Role};
 use crate::train::load;
 use crate::train::settings::{self, Settings};
 use crate::train::worker::{FunctionHost, Trainer, Worker, WorkerSetup};
@@ -96,7 +97,8 @@ impl<R: Read + Seek> Probe<R> {
         if words.optimizer.is_some() && declared.plan().optimizer.is_none() {
             return Err(BadSpec::new("optimizer", "the trainer declares none that could be replaced").into());
         }
-        let host = host_memory(declared, sync.rule, self.codec, self.shape.fan_out);
+        check_unpenalised(&sync, declared.plan())?;
+        let host = host_memory(declared, &sync, self.codec, self.shape.fan_out);
         if let Some(model) = &self.init_from {
             load::check(declared.plan(), model).map_err(|error| BadSpec::new("init_from", error))?;
         }
@@ -107,6 +109,20 @@ impl<R: Read + Seek> Probe<R> {
             stepped.map_err(|error| unfit(&data.name, data, &error))?;
         }
         Ok(Probed { settings, trainer, sync, host })
+    }
+}
+
+/// Refuses names of weights that there are none of.
+fn check_unpenalised(sync: &Sync, plan: &Plan) -> Result<(), BadSpec> {
+    let weights = plan.places(Role::Weight);
+    let is_declared = |name: &String| weights.iter().any(|(declaration, _)| declaration.name == *name);
+    match sync.unpenalised.iter().find(|name| !is_declared(name)) {
+        None => Ok(()),
+        Some(unknown) => {
+            let known: Vec<String> = weights.iter().map(|(it, _)| format!("`{}`", it.name)).collect();
+            let problem = format!("the trainer declares no weights `{unknown}`: there are {}", known.join(", "));
+            Err(BadSpec::new("unpenalised", text::cut(problem, text::MOST_ERROR)))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::engine::SpentAtMost;
-use super::model::HostMemory;
+use super::host_memory::HostMemory;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
 use crate::meta::Record;
@@ -19,7 +19,7 @@ use weft_core::plan::course::CourseRecord;
 use weft_core::plan::policy::{Decision, Spent};
 use weft_core::spec::{JobSpec, Memory, Shape, ShapeChange};
 use weft_core::suspects::Deaths;
-use weft_core::usage::{Spending, Stages, Traffic};
+use weft_core::usage::{Replicas, Spending, Stages, Traffic};
 
 /// How far a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -84,8 +84,8 @@ pub struct EpochRecord {
     /// What went through the channel; nothing where numbers stay where they are.
     #[serde(default)]
     pub traffic: Traffic,
-    /// How old the model was that contributions were computed from, in versions, where workers do not wait for each other:
-    /// the mean, and the most.
+    /// How old the model was that contributions were computed from, where workers do not wait for each other: in versions,
+    /// or for the gradients that peers average in rounds of whoever averages. The mean, and the most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mean_staleness: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -96,6 +96,10 @@ pub struct EpochRecord {
     /// How far the model of ADMM has moved, times rho.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dual_residual: Option<f64>,
+    /// After each checkpoint, where workers take the optimizer's steps themselves, the first one's model is compared with the
+    /// job's own; one that differs is replaced.
+    #[serde(default)]
+    pub replicas: Replicas,
     /// Changes of the workers in this epoch, the first first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,

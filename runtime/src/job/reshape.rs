@@ -73,7 +73,7 @@ pub fn reshape(training: &mut Training, rule: Rule, are_peers: bool, workers: u3
         }
         (true, true) | (false, false) => {}
     }
-    if matches!(rule, Rule::Admm(_)) {
+    if rule.keeps_duals() {
         states.iter_mut().for_each(|state| {
             state.moments.fill(0.0);
             state.steps = 0;

@@ -16,6 +16,7 @@ use weft_core::cost::Prices;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
 
+use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::Training;
 use super::engine::{Ending, Engine, Origin};
@@ -188,7 +189,8 @@ async fn train(
     let prices = Prices::from(&*jobs.facilities.rules.prices);
     let before = if let Origin::Checkpoint(training) = &from { training.progress.shape } else { None };
     let planning = planning(&job, &workshop, &prices, before).map_err(Halt::Failed)?;
-    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
+    let accounting = Accounting::new(prices, jobs.facilities.exchange.clone(), workshop.brief.sync.channel);
+    let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, accounting, from)?;
     let engine = if let Some(planning) = planning { engine.planned(planning) } else { engine };
     let ending = engine.run().await;
     leave(live, &*channel).await;

@@ -13,8 +13,8 @@ use weft_core::suspects::blame;
 use weft_gpu::pool::{PoolError, Room};
 use weft_gpu::{Lease, Pool};
 
+use super::host_memory::HostMemory;
 use super::live::Live;
-use super::model::HostMemory;
 use super::prepare::device_and_codec;
 use super::record::{Job, State};
 use super::roster::Roster;

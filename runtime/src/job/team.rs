@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use weft_core::spec::{Memory, Shape};
-use weft_core::sync::{Action, Barrier, Exchange, Who, arrivals};
+use weft_core::sync::{Action, Barrier, Who, arrivals};
 use weft_core::usage::Used;
 use weft_gpu::Lease;
 
@@ -126,8 +126,9 @@ pub trait FreeDirector {
     fn assignment(&mut self, who: Who, clock: u64) -> Result<Assignment, Halt>;
     /// A contribution has arrived, computed from a model that has changed so often since.
     fn arrived(&mut self, worker: u32, contribution: Box<Contribution>, staleness: u64) -> Result<(), Halt>;
-    /// A peer, which has handed in `own`, takes a step with the mean of these contributions.
-    fn average(&mut self, who: Who, own: &Contribution, of: &[&Contribution]) -> Result<(), Halt>;
+    /// A peer, which has handed in `own`, takes a step with the mean of these contributions. Each comes with its age: the
+    /// rounds that the peer has done since it was published.
+    fn average(&mut self, who: Who, own: &Contribution, of: &[(&Contribution, u64)]) -> Result<(), Halt>;
 }
 
 pub struct Team {
@@ -198,7 +199,7 @@ impl FreeDirector for Nobody {
         Ok(())
     }
 
-    fn average(&mut self, _: Who, _: &Contribution, _: &[&Contribution]) -> Result<(), Halt> {
+    fn average(&mut self, _: Who, _: &Contribution, _: &[(&Contribution, u64)]) -> Result<(), Halt> {
         Ok(())
     }
 }
@@ -211,7 +212,7 @@ enum Starts {
 
 /// Something that a team waits for.
 enum Happened {
-    Said(Report),
+    Said(Box<Report>),
     Killed(u32),
     /// The round, or a worker of it, has taken longer than it may.
     Overdue,
@@ -340,7 +341,7 @@ impl Team {
                     _ => Err(Halt::Stopped),
                 };
             }
-            Some(report) = self.reports.recv() => Happened::Said(report),
+            Some(report) = self.reports.recv() => Happened::Said(Box::new(report)),
             Some(worker) = self.kills.recv() => Happened::Killed(worker),
             () = ring => Happened::Overdue,
         };
@@ -383,12 +384,10 @@ impl Team {
 
     /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
     pub fn misfit(&self, contribution: &Contribution) -> Option<String> {
-        let exchange = self.workshop.exchange(&self.shape);
-        let wanted = match (self.task, exchange) {
-            (Some(Task::Evaluate) | None, _) => return None,
-            (Some(Task::Update | Task::ShowWeights), _) | (_, Exchange::Weights) => self.sizes.weights,
-            (_, Exchange::Duals) => self.sizes.weights,
-            (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,
+        let wanted = match self.task {
+            Some(Task::Evaluate) | None => return None,
+            Some(Task::Update | Task::ShowWeights) => self.sizes.weights,
+            Some(Task::Train { .. }) => self.sizes.payload,
         };
         let fits = match &contribution.payload {
             Some(Payload::Plain(numbers)) => {

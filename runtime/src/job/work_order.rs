@@ -103,6 +103,12 @@ pub struct Assignment {
     pub worker_state: Option<Arc<WorkerState>>,
     /// Whether that state is not what the worker left, so that it has to be loaded.
     pub is_new_state: bool,
+    /// Whether the worker's model turned out to be another than this one, so that it has to be loaded.
+    #[serde(default)]
+    pub is_new_model: bool,
+    /// Whether the worker is to say what the checksum of its model is, as the round begins.
+    #[serde(default)]
+    pub tells_checksum: bool,
     /// Gradients that a peer takes a step with, on its own weights, before anything else.
     pub average: Option<Numbers>,
     /// The merged statistics of all workers; only for [`Task::Update`].
@@ -154,6 +160,8 @@ mod tests {
             optimizer: Some(Arc::new(WorkerState::default())),
             worker_state: Some(Arc::new(state)),
             is_new_state: true,
+            is_new_model: true,
+            tells_checksum: true,
             average: Some(vec![0.25, 0.75].into()),
             statistics: vec![1.0, 2.0, 3.0].into(),
         }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use weft_core::spec::Shape;
 use weft_core::sync::{Exchange, Who};
+use weft_core::throttle::Throttle;
 use weft_core::usage::{Stages, Used};
 use weft_gpu::Lease;
 use weft_gpu::pool::PoolError;
@@ -24,7 +25,6 @@ use super::model::{GlobalModel, WorkerState};
 use super::numbers::Numbers;
 use super::scheme::{self, Lengths};
 use super::seam::Outbox;
-use super::throttle::Throttle;
 use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError};
 use super::workshop::{Cursor, Workshop};
@@ -208,6 +208,7 @@ impl WorkerLoop {
     async fn contribution(&mut self, assignment: Assignment) -> Result<Option<Contribution>, WorkerError> {
         let start = Instant::now();
         let Some(received) = self.receive(&assignment).await? else { return Ok(None) };
+        let model_checksum = if assignment.tells_checksum { self.model_checksum()? } else { None };
         let receive = start.elapsed().as_secs_f64();
         let mut timing = Timing::default();
         let mut contribution = match assignment.task {
@@ -216,12 +217,18 @@ impl WorkerLoop {
             Task::Evaluate => self.evaluate(&assignment).await?,
             Task::ShowWeights => Contribution::default(),
         };
+        contribution.model_checksum = model_checksum;
         let sending = Instant::now();
         self.send(&assignment, &mut contribution).await?;
         let send = sending.elapsed().as_secs_f64();
         let payload = contribution.payload.as_ref().map_or(0, |payload| payload.byte_count());
         let sent = payload + size_of_val(&contribution.buffers[..]) as u64;
-        let stages = Stages { receive, send, ..contribution.used.stages };
+        // Workers that merge time their transfers by themselves.
+        let exchanged = self.exchange.as_mut().map(|exchange| exchange.take_times().stages()).unwrap_or_default();
+        let mut stages = contribution.used.stages;
+        stages.add(&exchanged);
+        stages.receive += (receive - exchanged.get_results).max(0.0);
+        stages.send += (send - exchanged.put_parts).max(0.0);
         let invocations = contribution.used.invocations;
         contribution.used = self.used(&mut timing, stages);
         (contribution.used.invocations, contribution.used.bytes) = (invocations, received + sent);
@@ -236,8 +243,7 @@ impl WorkerLoop {
         let exchange = self.exchange()?;
         exchange.enter(round);
         let merged = exchange.merge(merge, &parts, total).await?;
-        let times = exchange.take_times();
-        let stages = Stages { merge: times.total().as_secs_f64(), ..Stages::default() };
+        let stages = exchange.take_times().stages();
         let used = self.used(&mut Timing::default(), stages);
         Ok(match merged {
             exchange::Merged::Done => Report::Merged { who, round, merge, generation, used },
@@ -250,10 +256,7 @@ impl WorkerLoop {
         if self.exchange.is_none() {
             let context = self.worker.context().clone();
             let (workshop, channel, shape, who) = (self.workshop.clone(), self.channel.clone(), self.shape, self.who);
-            let payload = match self.exchanged() {
-                Exchange::Statistics => Part::Statistics,
-                Exchange::Gradients | Exchange::Weights | Exchange::Duals => Part::Weights,
-            };
+            let payload = if self.exchanged().is_sum() { Part::Statistics } else { Part::Weights };
             let declared = self.declared()?;
             let lengths = Lengths { payload: declared.length(payload), buffers: declared.length(Part::Buffers) };
             let scheme = scheme::scheme(&workshop, &shape, lengths, &context);

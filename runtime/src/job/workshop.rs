@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, Shape};
 use weft_core::sync::{Exchange, Pace, Rule};
+use weft_core::throttle::Throttle;
 use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::brief::Brief;
-use super::model::host_memory;
-use super::throttle::Throttle;
+use super::host_memory::host_memory;
 use super::worker::WorkerError;
 use crate::dataset::Manifest;
 use crate::dataset::batches::{self, Assembler, BatchError, Batches, Source};
@@ -140,7 +140,7 @@ impl Workshop {
     /// Refuses a model that takes more of the host's memory than the job's leases have for it: the trainer has declared
     /// another one than when it was tried out.
     pub fn check_host_memory(&self, declared: &Declared, shape: &Shape) -> Result<(), WorkerError> {
-        let (has, takes) = (self.brief.host, host_memory(declared, self.rule(), self.codec, shape.fan_out));
+        let (has, takes) = (self.brief.host, host_memory(declared, &self.brief.sync, self.codec, shape.fan_out));
         if has.covers(&takes) {
             return Ok(());
         }
@@ -181,13 +181,13 @@ impl Workshop {
 
     /// How a worker of a shape is set up on this context.
     pub fn setup(&self, shape: &Shape, context: Context) -> WorkerSetup {
-        let admm = matches!(self.brief.sync.rule, Rule::Admm(_));
+        let without_decay = self.rule().without_decay();
         WorkerSetup {
             share: Share::of_worker(&self.tenant.owner, shape.weight(), self.team),
             log: self.log.clone(),
             job: Some(self.brief.job.clone()),
             settings: self.brief.settings.clone(),
-            optimizer: OptimizerChanges { replaced: self.spec().words.optimizer, without_decay: admm },
+            optimizer: OptimizerChanges { replaced: self.spec().words.optimizer, without_decay },
             memory: self.instances.linear.unwrap_or(split_memory(shape.memory).0),
             fresh: self.instances.fresh,
             ..WorkerSetup::new(&self.host, &self.trainer, &self.tenant, context, self.brief.seed)
@@ -213,8 +213,7 @@ impl Workshop {
     pub fn feed(&self, at: &Cursor, lane: u32, context: &Context) -> Result<Feed, BatchError> {
         let Some(data) = &self.data else { return Ok(Feed::Nothing) };
         let (shards, stratified) = (at.shape.lanes().into(), self.spec().words.stratified);
-        // The loss of an ADMM worker is that of its own samples: they must be the same in every epoch.
-        let epoch = if matches!(self.rule(), Rule::Admm(_)) { 0 } else { at.epoch };
+        let epoch = if self.rule().same_samples_every_epoch() { 0 } else { at.epoch };
         let (seed, cuts) = (self.brief.seed, at.cuts.clone());
         let plan = ShardPlan { seed, epoch, shards, stratified, cuts, ..ShardPlan::default() };
         let options = batches::Options { shard: lane.into(), start: at.done, ..batches::Options::new(plan, at.batch) };

@@ -13,13 +13,14 @@ use weft_gpu::{Cancel, Lease, Pool};
 use crate::dataset::Manifest;
 use crate::digest::Digest;
 use crate::job::brief::{Brief, DataRef};
-use crate::job::channel::MemoryChannel;
+use crate::job::channel::{Channel, MemoryChannel};
 use crate::job::engine::{Ending, Engine, Keeper, Origin};
 use crate::job::probe::Probe;
 use crate::job::team::{Halt, Lines, News, Order, Team};
 use crate::job::workshop::{InstanceRules, JobData, Wanted, Workshop};
-use crate::job::{JobError, check_shards, device_and_codec};
+use crate::job::{Accounting, JobError, check_shards, device_and_codec};
 use crate::logs::LogBook;
+use crate::metrics::ExchangeCounters;
 use crate::model::Model;
 use crate::names::Name;
 use crate::sandbox::TeamId;
@@ -147,9 +148,20 @@ impl PreparedJob {
         lines: LocalLines,
         ready: impl FnOnce(),
     ) -> Ending {
+        self.train_through(Arc::new(MemoryChannel::default()), keeper, origin, lines, ready).await
+    }
+
+    /// The same with workers that exchange what they have through this channel.
+    pub async fn train_through<K: Keeper>(
+        self,
+        channel: Arc<dyn Channel>,
+        keeper: Arc<K>,
+        origin: Origin,
+        lines: LocalLines,
+        ready: impl FnOnce(),
+    ) -> Ending {
         let Self { workshop, shape, leases } = self;
         let deadline = workshop.spec().max_time.map(|span| Instant::now() + span);
-        let channel = Arc::new(MemoryChannel::default());
         // Nobody kills a worker here.
         let (_kills, killed) = mpsc::unbounded_channel();
         let lines = Lines { orders: lines.orders, kills: killed, news: lines.news };
@@ -157,9 +169,10 @@ impl PreparedJob {
             let started = Team::start(workshop.clone(), channel.clone(), shape, leases, lines, deadline).await;
             let (team, declaration) = started?;
             ready();
-            // What is used on one's own machine costs nothing.
-            let free = Prices::default();
-            let engine = Engine::new(workshop, channel, team, *declaration, keeper, free, origin)?;
+            // What is used on one's own machine costs nothing, and no node counts what goes through the memory of this process.
+            let accounting =
+                Accounting::new(Prices::default(), ExchangeCounters::default(), workshop.brief.sync.channel);
+            let engine = Engine::new(workshop, channel, team, *declaration, keeper, accounting, origin)?;
             Ok::<Ending, Halt>(engine.run().await)
         };
         train.await.unwrap_or_else(Ending::Halted)

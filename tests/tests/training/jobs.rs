@@ -3,17 +3,23 @@
 use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context as _, Result, ensure};
+use async_trait::async_trait;
 use weft::dataset::batches::{Batches, Options, Part, Source};
 use weft::dataset::shard::Plan;
 use weft::host::data::StepInfo;
 use weft::job::JobSpec;
+use weft::job::channel::{Channel, ChannelError, Content, MemoryChannel, Message, Traffic};
 use weft::model::Model;
 use weft::train::declared::Role;
 use weft::train::files::LocalDataSet;
-use weft_core::spec::Workers;
-use weft_tests::training::{Training, synthetic};
+use weft_core::spec::{SyncWords, Workers};
+use weft_core::sync::Slot;
+use weft_core::usage::Replicas;
+use weft_tests::training::{Trained, Training, synthetic};
 
 const BATCH: NonZeroU32 = NonZeroU32::new(16).unwrap();
 const EPOCHS: u64 = 3;
@@ -90,6 +96,66 @@ async fn checkpoints_within_an_epoch_change_no_bit_and_training_goes_on_from_any
         ensure!(tensors(resumed.model)? == model, "from step {done} of epoch {epoch} on, bits differ");
     }
     Ok(())
+}
+
+/// Gives the coordinator what was merged, and afterwards others something else: once, in one round.
+struct Skewed {
+    inner: MemoryChannel,
+    round: u64,
+    gets: AtomicU64,
+}
+
+#[async_trait]
+impl Channel for Skewed {
+    async fn put(&self, slot: Slot, message: Message) -> Result<(), ChannelError> {
+        self.inner.put(slot, message).await
+    }
+
+    async fn get(&self, slot: Slot) -> Result<Option<Message>, ChannelError> {
+        let found = self.inner.get(slot).await?;
+        // The first worker merges the first shard, and takes the other after the coordinator has.
+        let is_it = slot.round == self.round && slot.layer == 1 && slot.shard == 1;
+        if !is_it || self.gets.fetch_add(1, Relaxed) == 0 {
+            return Ok(found);
+        }
+        Ok(found.map(|message| match &message.payload {
+            Content::Plain(numbers) => {
+                Message::plain(message.samples, numbers.iter().map(|number| number + 0.5).collect::<Vec<f32>>())
+            }
+            Content::Encoded(_) => message,
+        }))
+    }
+
+    async fn forget(&self, up_to_round: u64) -> Result<(), ChannelError> {
+        self.inner.forget(up_to_round).await
+    }
+
+    async fn clear(&self) -> Result<(), ChannelError> {
+        self.inner.clear().await
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.inner.traffic()
+    }
+}
+
+#[tokio::test]
+async fn a_worker_whose_model_went_astray_is_told_the_jobs_own() -> Result<()> {
+    let training = Training::of("functions/mlp").await?;
+    let samples = samples()?;
+    // Two shards of 50 samples: four rounds of training and one of validation in each epoch.
+    let sync = SyncWords { topology: Some("scatter".to_owned()), ..SyncWords::default() };
+    let spec = JobSpec { epochs: 4, workers: Workers::exactly(2), sync, ..spec(&training) };
+    let calm = training.train(spec.clone(), Some(&samples), None).await?;
+    let skewed = Arc::new(Skewed { inner: MemoryChannel::default(), round: 7, gets: AtomicU64::new(0) });
+    let astray = training.train_through(skewed.clone(), spec, Some(&samples), None).await?;
+    ensure!(skewed.gets.load(Relaxed) == 2, "the second epoch was to go wrong");
+    let replicas = |trained: &Trained| trained.epochs.iter().map(|epoch| epoch.replicas).collect::<Vec<_>>();
+    let [none, same, other] = [(0, 0), (1, 0), (1, 1)].map(|(compared, differed)| Replicas { compared, differed });
+    // What went wrong in the second epoch is found after its checkpoint, and mended.
+    ensure!(replicas(&calm) == [none, same, same, same], "{:?}", replicas(&calm));
+    ensure!(replicas(&astray) == [none, same, other, same], "{:?}", replicas(&astray));
+    training.is_left_clean().await
 }
 
 #[tokio::test]

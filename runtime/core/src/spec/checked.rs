@@ -194,8 +194,8 @@ impl CheckedSpec {
 
     /// How the workers of this trainer work together.
     pub fn sync(&self, trainer: TrainerKind) -> Result<Sync, BadSpec> {
-        let ReadSync { topology, pace, codec, channel, tolerance, .. } = self.sync.clone();
-        let sync = Sync { rule: self.rule(trainer)?, topology, pace, codec, channel, tolerance };
+        let ReadSync { topology, pace, codec, channel, tolerance, unpenalised, .. } = self.sync.clone();
+        let sync = Sync { rule: self.rule(trainer)?, topology, pace, codec, channel, tolerance, unpenalised };
         let workers = self.words.workers;
         self.check_workers(&sync, workers.least)?;
         self.check_workers(&sync, workers.most)?;

@@ -17,6 +17,9 @@ const LAMBDA: f32 = 0.01;
 /// How often a worker goes through its samples in a round of ADMM (LambdaML §5.1).
 const INNER_EPOCHS: NonZeroU32 = NonZeroU32::new(10).unwrap();
 
+/// Weights that a job may say are not penalised. Their names are as long as those that a trainer may declare, or refused.
+pub const MAX_UNPENALISED: usize = 256;
+
 /// What workers exchange, along which edges, when, how it is encoded, and through what it travels. All of it may be left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -55,6 +58,9 @@ pub struct SyncWords {
     /// For ADMM: ends the job when workers agree this closely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tolerance: Option<f64>,
+    /// For ADMM: names of weights that are not penalised, beside those that are called `bias`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unpenalised: Option<Vec<String>>,
 }
 
 /// The words, each read by itself. Whether they go together is not looked at.
@@ -68,6 +74,8 @@ pub(super) struct ReadSync {
     pub channel: Channel,
     pub admm: Admm,
     pub tolerance: Option<f64>,
+    #[serde(default)]
+    pub unpenalised: Vec<String>,
 }
 
 impl SyncWords {
@@ -118,6 +126,7 @@ impl ReadSync {
             channel,
             admm: admm(words, rule)?,
             tolerance: words.tolerance,
+            unpenalised: words.unpenalised.clone().unwrap_or_default(),
         };
         this.check()?;
         Ok(this)
@@ -147,6 +156,7 @@ fn admm(words: &SyncWords, rule: Option<RuleKind>) -> Result<Admm, BadSpec> {
         ("penalty", words.penalty.is_some()),
         ("inner_epochs", words.inner_epochs.is_some()),
         ("tolerance", words.tolerance.is_some()),
+        ("unpenalised", words.unpenalised.is_some()),
     ];
     if rule != Some(RuleKind::Admm)
         && let Some((word, _)) = given.into_iter().find(|(_, given)| *given)
@@ -162,6 +172,11 @@ fn admm(words: &SyncWords, rule: Option<RuleKind>) -> Result<Admm, BadSpec> {
     }
     if let Some(tolerance) = words.tolerance.filter(|tolerance| !(*tolerance > 0.0 && tolerance.is_finite())) {
         return Err(BadSpec::new("tolerance", format!("{tolerance} must be a number above 0")));
+    }
+    let unpenalised = words.unpenalised.as_deref().unwrap_or_default();
+    if unpenalised.len() > MAX_UNPENALISED {
+        let problem = format!("{} names are more than the {MAX_UNPENALISED} that are allowed", unpenalised.len());
+        return Err(BadSpec::new("unpenalised", problem));
     }
     let penalty = match words.penalty.as_deref() {
         None => Penalty::L2,

@@ -6,8 +6,10 @@
 //! proximal step, and each worker's scaled dual grows by `x_i - z`.
 //!
 //! Since losses are means and not sums over shards, the threshold of L1 is `lambda / rho`, without the number of workers;
-//! with it, the penalty would shrink as workers are added. Biases are averaged and not penalised.
+//! with it, the penalty would shrink as workers are added. Biases, and what a job says beside them, are averaged and not
+//! penalised ([`is_penalised`]).
 
+use std::iter::repeat;
 use std::num::NonZeroU32;
 use std::ops::Range;
 
@@ -35,6 +37,11 @@ pub enum Penalty {
 
 super::words::words!(Penalty, "a penalty", "l1" => L1, "l2" => L2);
 
+/// Whether a tensor of weights is penalised: biases are not, which are known by their name, nor what a job names.
+pub fn is_penalised(tensor: &str, unpenalised: &[String]) -> bool {
+    tensor.rsplit(['.', '-', '_']).next() != Some("bias") && !unpenalised.iter().any(|name| name == tensor)
+}
+
 impl Admm {
     /// Makes the model of the mean of all `x + u`, in place. Only what lies in `penalised` is changed.
     pub fn proximal(&self, mean: &mut [f32], penalised: &[Range<usize>]) {
@@ -60,7 +67,7 @@ pub struct Residuals {
     pub dual: f64,
     /// The larger of the norms of the workers' weights and of the model.
     scale: f64,
-    /// The norm of the duals, times rho.
+    /// The norm of the duals as they are after the round, times rho.
     dual_scale: f64,
     weights: usize,
 }
@@ -69,7 +76,7 @@ pub struct Residuals {
 #[derive(Clone, Copy, Debug)]
 pub struct Local<'a> {
     pub weights: &'a [f32],
-    /// As they are before this round's step.
+    /// As they are before they grow in this round; none in the first.
     pub duals: &'a [f32],
     pub samples: u64,
 }
@@ -83,7 +90,10 @@ impl Residuals {
             let share = worker.samples as f64 / total.max(1) as f64;
             primal += share * squares(worker.weights.iter().zip(after).map(|(x, z)| f64::from(*x) - f64::from(*z)));
             weights += share * squares(worker.weights.iter().map(|x| f64::from(*x)));
-            duals += share * squares(worker.duals.iter().map(|u| f64::from(*u)));
+            // What they grow by in this round: Boyd's criterion is about the duals of the round that ends (§3.3.1).
+            let earlier = worker.duals.iter().copied().chain(repeat(0.0));
+            let grown = worker.weights.iter().zip(after).zip(earlier);
+            duals += share * squares(grown.map(|((x, z), u)| f64::from(u) + f64::from(*x) - f64::from(*z)));
         }
         let moved = squares(after.iter().zip(before).map(|(now, before)| f64::from(*now) - f64::from(*before)));
         let model = squares(after.iter().map(|z| f64::from(*z)));
@@ -121,6 +131,26 @@ mod tests {
         let mut mean = [3.0, -0.5, -3.0, 0.25, 0.25];
         admm(0.5, 0.5, Penalty::L1).proximal(&mut mean, std::slice::from_ref(&(0..4)));
         assert_eq!(mean, [2.0, 0.0, -2.0, 0.0, 0.25]);
+    }
+
+    #[test]
+    fn biases_and_what_a_job_names_are_not_penalised() {
+        let named = ["head.scale".to_owned()];
+        for (tensor, is) in [("dense.weight", true), ("dense.bias", false), ("bias", false), ("head.scale", false)] {
+            assert_eq!(is_penalised(tensor, &named), is, "{tensor}");
+        }
+        assert!(is_penalised("head.scale", &[]) && is_penalised("biased", &named));
+    }
+
+    /// By hand: `u = 3`, `x = 2` and `z = 6` make a dual of -1, which is as large as the dual residual may be.
+    #[test]
+    fn the_dual_residual_is_compared_with_the_duals_after_the_round() {
+        let of = |duals: &[f32], before: f32| {
+            Residuals::of(2.0, &[Local { weights: &[2.0], duals, samples: 1 }], &[before], &[6.0])
+        };
+        let expected = Residuals { primal: 4.0, dual: 4.0, scale: 6.0, dual_scale: 2.0, weights: 1 };
+        assert_eq!(of(&[3.0], 4.0), expected);
+        assert_eq!(of(&[], 4.0), Residuals { dual_scale: 8.0, ..expected });
     }
 
     #[test]

@@ -46,6 +46,15 @@ impl Pace {
     pub fn is_free(self) -> bool {
         self != Self::Barrier
     }
+
+    /// The learning rate of an epoch, counted from 0, of which the job's schedule says `rate`: those who overwrite each
+    /// other take smaller steps later, by the root of the epoch (LambdaML §4.5).
+    pub fn rate(self, rate: f32, epoch: u64) -> f32 {
+        match self {
+            Self::Overwrite => rate / ((epoch + 1) as f32).sqrt(),
+            _ => rate,
+        }
+    }
 }
 
 impl fmt::Display for Pace {
@@ -112,6 +121,17 @@ mod tests {
         }
         for text in ["", "async", "staleness", "staleness:0", "staleness:-1", "quorum:0", "quorum:3,", "barrier:1"] {
             assert!(text.parse::<Pace>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn whoever_overwrites_takes_smaller_steps_by_the_root_of_the_epoch_counted_from_1() {
+        let rates = [0, 1, 3, 8].map(|epoch| Pace::Overwrite.rate(0.6, epoch));
+        for (rate, expected) in rates.into_iter().zip([0.6, 0.424_264, 0.3, 0.2]) {
+            assert!((rate - expected).abs() < 1e-6, "{rates:?}");
+        }
+        for pace in ["barrier", "staleness:2", "on-arrival", "quorum:3"] {
+            assert_eq!(pace.parse::<Pace>().unwrap().rate(0.6, 8), 0.6, "{pace}");
         }
     }
 }

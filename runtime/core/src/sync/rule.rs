@@ -1,13 +1,15 @@
 //! Rules: what workers exchange, after how many steps, how it is merged, and what stays with each of them.
 //!
-//! A rule is described by a few small values ([`Exchange`], [`Stretch`]) that the job engine goes by; nothing outside this
-//! file needs to know which rule it follows.
+//! The job engine asks a rule what it needs to know: what is read from a worker's device ([`Row`]), how contributions are
+//! merged and by whom the model is made of them ([`Exchange`]), when ([`Stretch`]), what stays, and what becomes of a mean.
+//! Only what a job asks for, what goes together, and this file name rules.
 
 use std::num::{NonZeroU32, NonZeroU64};
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::admm::Admm;
+use super::admm::{Admm, Local, Residuals};
 use super::words::words;
 
 /// How often the weights of k-average are averaged.
@@ -55,6 +57,14 @@ pub enum Exchange {
     Statistics,
     /// Weights plus scaled duals, merged by mean; a proximal step makes the model of them.
     Duals,
+}
+
+/// Numbers on a worker's device that a contribution is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Row {
+    Gradients,
+    Weights,
+    Statistics,
 }
 
 /// Steps that workers take before they hand something over.
@@ -129,9 +139,74 @@ impl Rule {
     pub fn keeps_weights(self) -> bool {
         matches!(self, Self::Admm(_) | Self::KAverage(Every::Epochs(_) | Every::End))
     }
+
+    /// Steps of a worker between two exchanges where workers do not wait for each other, in an epoch of so many.
+    pub fn free_stretch(self, steps: u64) -> NonZeroU64 {
+        let every = match self {
+            Self::KAverage(Every::Steps(every)) => every.get(),
+            Self::GradientAverage => 1,
+            Self::KAverage(Every::Epochs(_) | Every::End) | Self::StatisticSum | Self::Admm(_) => steps,
+        };
+        NonZeroU64::new(every).unwrap_or(NonZeroU64::MIN)
+    }
+
+    /// Whether each worker has duals, which are added to what it hands over and grow by how far it is from the model when
+    /// a round ends. Its optimizer begins anew then.
+    pub fn keeps_duals(self) -> bool {
+        matches!(self, Self::Admm(_))
+    }
+
+    /// Whether a worker's samples must be the same in every epoch: what it minimises is the loss of its own.
+    pub fn same_samples_every_epoch(self) -> bool {
+        matches!(self, Self::Admm(_))
+    }
+
+    /// Whether optimizers let go of the weight decay that functions declare, because the rule has a penalty of its own.
+    pub fn without_decay(self) -> bool {
+        matches!(self, Self::Admm(_))
+    }
+
+    /// How strongly workers are pulled to the model that a round began with, if they are.
+    pub fn pull(self) -> Option<f32> {
+        match self {
+            Self::Admm(admm) => Some(admm.rho),
+            Self::GradientAverage | Self::KAverage(_) | Self::StatisticSum => None,
+        }
+    }
+
+    /// Makes the model of the mean of what workers handed over, in place. Only what lies in `penalised` is penalised.
+    pub fn finish(self, mean: &mut [f32], penalised: &[Range<usize>]) {
+        if let Self::Admm(admm) = self {
+            admm.proximal(mean, penalised);
+        }
+    }
+
+    /// How far workers are from agreeing, for a rule that has them agree.
+    pub fn residuals(self, workers: &[Local<'_>], before: &[f32], after: &[f32]) -> Option<Residuals> {
+        self.pull().map(|rho| Residuals::of(rho, workers, before, after))
+    }
 }
 
 impl Exchange {
+    /// What contributions are made of.
+    pub fn row(self) -> Row {
+        match self {
+            Self::Gradients => Row::Gradients,
+            Self::Weights | Self::Duals => Row::Weights,
+            Self::Statistics => Row::Statistics,
+        }
+    }
+
+    /// Whether what is merged is the model. Where a codec encodes it, it travels as the difference to the model before.
+    pub fn is_model(self) -> bool {
+        self == Self::Weights
+    }
+
+    /// Whether a worker that has the model before can make the next one of what was merged.
+    pub fn makes_model(self) -> bool {
+        matches!(self, Self::Weights | Self::Gradients)
+    }
+
     /// Whether contributions are added up rather than averaged.
     pub fn is_sum(self) -> bool {
         self == Self::Statistics
@@ -189,6 +264,36 @@ mod tests {
             (0..4).map(|epochs| Rule::Admm(admm).has_met(epochs)).collect::<Vec<_>>(),
             [true, false, true, false]
         );
+    }
+
+    #[test]
+    fn what_a_rule_keeps_and_does_follows_from_it_alone() {
+        let admm = Admm { rho: 0.5, lambda: 0.5, penalty: Penalty::L1, epochs: NonZeroU32::MIN };
+        let (every, admm) = (Rule::KAverage(Every::Steps(NonZeroU64::MIN)), Rule::Admm(admm));
+        for rule in [Rule::GradientAverage, every, Rule::StatisticSum, admm] {
+            let is_admm = rule.kind() == RuleKind::Admm;
+            let facts = [rule.keeps_duals(), rule.same_samples_every_epoch(), rule.without_decay()];
+            assert_eq!(facts, [is_admm; 3]);
+            assert_eq!((rule.pull(), rule.residuals(&[], &[], &[]).is_some()), (is_admm.then_some(0.5), is_admm));
+            let mut mean = [3.0, 3.0];
+            rule.finish(&mut mean, std::slice::from_ref(&(0..1)));
+            assert_eq!(mean, if is_admm { [2.0, 3.0] } else { [3.0, 3.0] });
+            let exchange = rule.exchange(2);
+            assert_eq!(exchange.row() == Row::Statistics, exchange.is_sum());
+            assert_eq!(exchange.row() == Row::Weights, exchange.descends());
+            assert_eq!(exchange.row() == Row::Gradients, exchange.shares_optimizer());
+            assert_eq!(exchange.is_model(), rule.kind() == RuleKind::KAverage);
+            assert_eq!(exchange.makes_model(), exchange.is_model() || exchange.shares_optimizer());
+        }
+    }
+
+    #[test]
+    fn workers_that_do_not_wait_exchange_after_as_many_steps_as_the_rule_says() {
+        let of = |rule: Rule| rule.free_stretch(8).get();
+        let three = NonZeroU64::new(3).unwrap();
+        assert_eq!([of(Rule::GradientAverage), of(Rule::KAverage(Every::Steps(three)))], [1, 3]);
+        assert_eq!([of(Rule::KAverage(Every::End)), of(Rule::StatisticSum)], [8, 8]);
+        assert_eq!(Rule::StatisticSum.free_stretch(0).get(), 1);
     }
 
     #[test]

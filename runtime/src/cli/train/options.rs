@@ -192,6 +192,9 @@ struct SyncArgs {
     /// For admm: end the job when workers agree this closely [default: never]
     #[arg(long, value_parser = finite::<f64>)]
     tolerance: Option<f64>,
+    /// For admm: weights that are not penalised, beside those that are called `bias`
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    unpenalised: Option<Vec<String>>,
 }
 
 impl SyncArgs {
@@ -215,6 +218,7 @@ impl SyncArgs {
             penalty: self.penalty.map(|penalty| text(&penalty)).or(base.penalty),
             inner_epochs: self.inner_epochs.or(base.inner_epochs),
             tolerance: self.tolerance.or(base.tolerance),
+            unpenalised: self.unpenalised.or(base.unpenalised),
         }
     }
 }
@@ -459,7 +463,7 @@ mod tests {
         assert_eq!(words("lenet --staleness 2"), pace("staleness:2"));
         assert_eq!(words("lenet --quorum 3"), pace("quorum:3"));
         assert_eq!(words("lenet --quorum 3 --max-age 10"), pace("quorum:3,10"));
-        let admm = "lenet --rule admm --rho 0.5 --lambda 0.1 --penalty l1 --inner-epochs 5 --tolerance 0.001";
+        let admm = "lenet --rule admm --rho 0.5 --lambda 0.1 --penalty l1 --inner-epochs 5 --tolerance 0.001 --unpenalised a,b.c";
         let expected = SyncWords {
             rule: Some("admm".to_owned()),
             rho: Some(0.5),
@@ -467,6 +471,7 @@ mod tests {
             penalty: Some("l1".to_owned()),
             inner_epochs: Some(5),
             tolerance: Some(0.001),
+            unpenalised: Some(vec!["a".to_owned(), "b.c".to_owned()]),
             ..SyncWords::default()
         };
         assert_eq!(words(admm), Ok(expected));

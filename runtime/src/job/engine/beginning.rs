@@ -4,16 +4,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use weft_core::cost::Prices;
 use weft_core::learning::Learning;
 use weft_core::spec::Shape;
-use weft_core::sync::Exchange;
 use weft_gpu::Codec;
 
 use super::super::accounting::Accounting;
 use super::super::channel::Channel;
 use super::super::checkpoint::{Progress, Sums, Training};
-use super::super::directing::{Place, Settled};
+use super::super::directing::{Comparison, Place, Settled};
 use super::super::exchange::Scheme;
 use super::super::merging::Merger;
 use super::super::model::{GlobalModel, WorkerState};
@@ -54,7 +52,7 @@ impl Machinery {
         training: &Training,
     ) -> Result<Self, Halt> {
         let is_encoded = workshop.codec(shape) != Codec::Plain;
-        let merger = Merger::new(workshop.rule(), shape.workers, is_encoded, plan);
+        let merger = Merger::new(&workshop.brief.sync, shape.workers, is_encoded, plan);
         let is_needed = merger.exchange.shares_optimizer() || is_encoded || scheme::workers_merge(workshop, shape);
         let replica = is_needed.then(|| Replica::open(workshop, shape, plan, training)).transpose()?;
         let scheme = match &replica {
@@ -73,14 +71,14 @@ impl<K: Keeper> Engine<K> {
         mut team: Team,
         declaration: Declaration,
         keeper: Arc<K>,
-        prices: Prices,
+        accounting: Accounting,
         origin: Origin,
     ) -> Result<Self, Halt> {
         let Declaration { plan, mut model, worker_state, statistics } = declaration;
         let shape = team.shape();
         let exchange = workshop.exchange(&shape);
         let (weights, buffers) = (model.weights.len(), model.buffers.len());
-        let payload = if exchange == Exchange::Statistics { statistics } else { weights };
+        let payload = if exchange.is_sum() { statistics } else { weights };
         team.sizes = Sizes { payload, buffers, weights };
         let training = match origin {
             Origin::Checkpoint(training) => {
@@ -137,6 +135,7 @@ impl<K: Keeper> Engine<K> {
             take: None,
             place: Place::Here,
             settled: Settled::default(),
+            comparison: Comparison::default(),
             team,
             keeper,
             plan,
@@ -151,7 +150,7 @@ impl<K: Keeper> Engine<K> {
             metrics: BTreeMap::new(),
             residuals: None,
             has_new_states: false,
-            accounting: Accounting::new(prices),
+            accounting,
             planning: None,
         })
     }

@@ -72,6 +72,7 @@ impl<K: Keeper> Engine<K> {
             max_staleness: sums.staleness.mean().map(|_| sums.staleness.most),
             primal_residual: residuals.map(|residuals| residuals.primal),
             dual_residual: residuals.map(|residuals| residuals.dual),
+            replicas: sums.replicas,
             reshaped: sums.reshaped,
         };
         self.tell_plan(epoch - 1, true);
@@ -114,6 +115,7 @@ impl<K: Keeper> Engine<K> {
         self.since_checkpoint = 0;
         self.take_optimizer()?;
         self.keep_plan();
+        self.comparison.is_due = self.workers_make_model();
         self.keeper.checkpoint(&self.training, epoch).await
     }
 

@@ -7,14 +7,14 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::sync::{Channel as ChannelKind, Exchange, Pace, Rule, Slot, Stretch};
+use weft_core::sync::{Channel as ChannelKind, Slot, Stretch};
 
 use super::super::channel::{ChannelError, Content, Message};
 use super::super::contribution::Payload;
 use super::super::directing::{Directing, Place};
 use super::super::exchange;
 use super::super::free::{self, Collecting, FreeDirecting};
-use super::super::merging::{Merged, Merger, end_admm_round};
+use super::super::merging::{Merged, Merger, grow_duals};
 use super::super::model::GlobalModel;
 use super::super::numbers::Numbers;
 use super::super::team::{Contributions, Halt, Round, Team};
@@ -37,27 +37,35 @@ impl<K: Keeper> Engine<K> {
         let workers_merge = joins && self.scheme.is_some();
         let mut round = self.round(Task::Train { steps, joins }, |_| true, workers_merge, Numbers::default()).await?;
         self.has_new_states = false;
-        let start = Instant::now();
         let before = self.training.model.clone();
+        let mut start = Instant::now();
         let merged = match workers_merge {
-            true => self.take_results(&mut round).await?,
+            true => {
+                let merged = self.take_results(&mut round).await?;
+                self.training.progress.sums.stages.get_results += start.elapsed().as_secs_f64();
+                start = Instant::now();
+                merged
+            }
             false => {
                 self.fetch(&mut round).await?;
+                self.training.progress.sums.stages.receive += start.elapsed().as_secs_f64();
+                start = Instant::now();
                 self.merger.merge(&mut round.contributions, self.replica.as_ref())?
             }
         };
+        self.compare(&round.contributions, &before);
         let rate = self.training.progress.learning.rate;
         let statistics = self.merger.apply(merged, &mut self.training, self.replica.as_mut())?;
         self.place = Place::Here;
         let Round { number, mut contributions, results } = round;
         self.note_whose_model(&contributions);
         self.merger.take_worker_states(&mut contributions, &mut self.training);
-        if let (Rule::Admm(admm), true) = (self.merger.rule, joins) {
+        if joins && self.merger.rule.keeps_duals() {
             let mut samples = vec![0; self.training.worker_states.len()];
             for (worker, contribution) in &contributions {
                 samples[*worker as usize] = contribution.samples;
             }
-            self.residuals = Some(end_admm_round(&admm, &before, &mut self.training, &samples));
+            self.residuals = grow_duals(self.merger.rule, &before, &mut self.training, &samples);
             self.has_new_states = true;
         }
         self.training.progress.sums.stages.merge += start.elapsed().as_secs_f64();
@@ -65,7 +73,7 @@ impl<K: Keeper> Engine<K> {
         if self.workshop.brief.trainer.updates && !self.merger.exchange.descends() {
             self.update(statistics).await?;
         } else {
-            let makes_model = matches!(self.merger.exchange, Exchange::Gradients | Exchange::Weights);
+            let makes_model = self.merger.exchange.makes_model();
             self.take =
                 (workers_merge && makes_model).then(|| TakeOrder { round: number, results: Arc::new(results), rate });
         }
@@ -141,7 +149,8 @@ impl<K: Keeper> Engine<K> {
 
     /// With one worker, the merged weights equal its own.
     fn note_whose_model(&mut self, contributions: &Contributions) {
-        if let ([(worker, _)], 1, Exchange::Weights) = (&contributions[..], self.shape.workers, self.merger.exchange)
+        if let ([(worker, _)], 1) = (&contributions[..], self.shape.workers)
+            && self.merger.exchange.is_model()
             && let Some(model) = Arc::get_mut(&mut self.training.model)
         {
             model.of = self.team.who(*worker);
@@ -177,7 +186,22 @@ impl<K: Keeper> Engine<K> {
     ) -> Result<Round, Halt> {
         let (at, plan) = (self.cursor(), self.scheme.as_ref().filter(|_| workers_merge).map(|it| it.plan.clone()));
         let Directed { team, mut directing } = self.director(task, at, statistics);
-        team.round(task, takes_part, plan, &mut directing).await
+        let round = team.round(task, takes_part, plan, &mut directing).await?;
+        // Whoever had another model was told this one.
+        self.comparison.has_differed = false;
+        Ok(round)
+    }
+
+    /// Notes what a worker has said of the model that the round began with, and has it told the model if it has another.
+    fn compare(&mut self, contributions: &Contributions, before: &GlobalModel) {
+        let Some(differs) = self.comparison.hear(contributions, before) else { return };
+        let replicas = &mut self.training.progress.sums.replicas;
+        replicas.compared += 1;
+        replicas.differed += u64::from(differs);
+        if differs {
+            let (job, version) = (&self.workshop.brief.job, before.version);
+            tracing::warn!(%job, version, "a worker's model has other bits than the job's: it is told the job's");
+        }
     }
 
     /// Who says what workers are to do, and the workers.
@@ -188,10 +212,11 @@ impl<K: Keeper> Engine<K> {
             training: &self.training,
             take: self.take.clone(),
             place: self.place,
-            replica: self.replica.as_ref().filter(|_| self.scheme.is_some() && self.merger.exchange.shares_optimizer()),
+            replica: self.replica.as_ref().filter(|_| self.workers_make_model()),
             optimizer: None,
             settled: &mut self.settled,
             is_new_state: self.has_new_states,
+            comparison: self.comparison,
             statistics,
         };
         Directed { team: &mut self.team, directing }
@@ -199,10 +224,7 @@ impl<K: Keeper> Engine<K> {
 
     pub(super) async fn train_free(&mut self, stretch: u64, steps: NonZeroU64) -> Result<(), Halt> {
         let (pace, mut at) = (self.workshop.brief.sync.pace, self.cursor());
-        if pace == Pace::Overwrite {
-            // Later epochs overwrite with smaller steps (LambdaML §4.5).
-            at.rate /= ((at.epoch + 1) as f32).sqrt();
-        }
+        at.rate = pace.rate(at.rate, at.epoch);
         let workers = self.shape.workers as usize;
         let mut directing = FreeDirecting {
             pace,
@@ -229,10 +251,6 @@ impl<K: Keeper> Engine<K> {
             self.team.collect(&mut collecting).await?;
             let mut shown = collecting.collected;
             free::mean_of_peers(&mut shown, &samples, &mut self.training);
-            // Peers that never met again would train models that have no mean.
-            for (_, contribution) in &mut shown {
-                contribution.worker_state.iter_mut().for_each(|state| state.weights.clear());
-            }
             self.merger.take_worker_states(&mut shown, &mut self.training);
         }
         self.count(&arrived, true)

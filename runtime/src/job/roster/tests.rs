@@ -1,4 +1,4 @@
-use weft_core::usage::{Spending, Stages, Traffic};
+use weft_core::usage::{Replicas, Spending, Stages, Traffic};
 
 use super::super::record::State;
 use super::super::record::tests::job;
@@ -23,6 +23,7 @@ fn epoch() -> EpochRecord {
         costs: Default::default(),
         losses: 0,
         traffic: Traffic::default(),
+        replicas: Replicas::default(),
         mean_staleness: None,
         max_staleness: None,
         primal_residual: None,

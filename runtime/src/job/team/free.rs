@@ -123,7 +123,7 @@ impl Team {
     ) -> Result<bool, Halt> {
         let event = match self.happen(overdue).await? {
             None => return Ok(false),
-            Some(Happened::Said(report)) => match self.hear_free(report)? {
+            Some(Happened::Said(report)) => match self.hear_free(*report)? {
                 Some(event) => event,
                 None => return Ok(false),
             },
@@ -211,7 +211,8 @@ impl Team {
                 Action::Average { who, of, .. } => {
                     let Some(free) = &self.free else { continue };
                     let latest = |worker: u32| free.latest.get(worker as usize).and_then(Option::as_deref);
-                    let of: Vec<&Contribution> = of.iter().filter_map(|message| latest(message.who.worker)).collect();
+                    let of = of.iter().filter_map(|message| Some((latest(message.who.worker)?, message.age)));
+                    let of: Vec<(&Contribution, u64)> = of.collect();
                     if let Some(own) = latest(who.worker) {
                         director.average(who, own, &of)?;
                     }

@@ -69,7 +69,7 @@ impl Team {
     ) -> Result<Option<Round>, Halt> {
         match self.happen(overdue).await? {
             None => Ok(None),
-            Some(Happened::Said(report)) => self.hear(report, director),
+            Some(Happened::Said(report)) => self.hear(*report, director),
             Some(Happened::Killed(worker)) => match self.who(worker) {
                 Some(who) => self.lose(who, &WorkerError::Killed, director),
                 None => Ok(None),

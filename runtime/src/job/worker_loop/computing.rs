@@ -3,7 +3,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use weft_core::sync::{Exchange, Rule};
 use weft_core::usage::Used;
 
 use super::super::contribution::Contribution;
@@ -23,13 +22,13 @@ impl WorkerLoop {
     ) -> Result<Contribution, WorkerError> {
         let (workshop, who, exchange) = (self.workshop.clone(), self.who, self.exchanged());
         let at = &assignment.at;
-        match exchange {
+        if exchange.is_sum() {
             // What was counted in an earlier round has been handed over.
-            Exchange::Statistics => self.declared()?.clear_statistics()?,
+            self.declared()?.clear_statistics()?;
+        }
+        if exchange.shares_optimizer() && !workshop.has_own_weights() {
             // The job's optimizer has done the steps; the trainer's schedule goes by them.
-            Exchange::Gradients if !workshop.has_own_weights() => self.declared()?.resume_optimizer(at.step),
-            Exchange::Gradients => {}
-            Exchange::Weights | Exchange::Duals => {}
+            self.declared()?.resume_optimizer(at.step);
         }
         let pull = self.pull(assignment)?;
         let written = self.declared()?.arena().values().version();
@@ -94,9 +93,9 @@ impl WorkerLoop {
         Ok(Contribution { samples, loss, latest, used, ..Contribution::default() })
     }
 
-    /// What pulls the weights to those of others, in ADMM.
+    /// What pulls the weights to those of others, if the rule does.
     fn pull(&mut self, assignment: &Assignment) -> Result<Option<Pull>, WorkerError> {
-        let Rule::Admm(admm) = self.workshop.rule() else { return Ok(None) };
+        let Some(rho) = self.workshop.rule().pull() else { return Ok(None) };
         let context = self.worker.context().clone();
         let length = self.declared()?.length(Part::Weights);
         let model = context.tensor(&[length], self.base()?)?;
@@ -104,7 +103,7 @@ impl WorkerLoop {
             Some(state) => context.tensor(&[length], &state.duals)?,
             None => context.zeros(&[length])?,
         };
-        Ok(Some(Pull { rho: admm.rho, model, duals }))
+        Ok(Some(Pull { rho, model, duals }))
     }
 
     pub(super) async fn update(

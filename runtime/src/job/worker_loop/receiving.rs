@@ -1,11 +1,11 @@
 //! What a round starts from is loaded onto the device, unless it is there already.
 
-use weft_core::sync::{Exchange, Rule, merge};
+use weft_core::sync::merge;
 
 use super::super::channel::Content;
 use super::super::contribution::Payload;
 use super::super::exchange::{self, Taken};
-use super::super::numbers::Numbers;
+use super::super::numbers::{Numbers, checksum};
 use super::super::work_order::{Assignment, ModelRef, TakeOrder, Task};
 use super::super::worker::WorkerError;
 use super::{Holds, WorkerLoop};
@@ -24,6 +24,9 @@ impl WorkerLoop {
         let (who, model) = (self.who, &assignment.model);
         let trains = matches!(assignment.task, Task::Train { .. } | Task::ShowWeights);
         let own = assignment.worker_state.clone().filter(|state| trains && !state.weights.is_empty());
+        if assignment.is_new_model {
+            self.holds = Holds::Unknown;
+        }
         let mut bytes = 0;
         if own.is_none() && self.holds == Holds::Model(model.version.wrapping_sub(1)) {
             bytes += self.take(assignment).await?;
@@ -59,7 +62,8 @@ impl WorkerLoop {
         if let Some(found) = found.filter(|_| self.needs_base()) {
             self.base = Some((model.version, found.weights));
         }
-        let is_settled = std::mem::replace(&mut self.is_settled, true) && !assignment.is_new_state;
+        let is_settled =
+            std::mem::replace(&mut self.is_settled, true) && !assignment.is_new_state && !assignment.is_new_model;
         if !is_settled {
             let declared = self.declared()?;
             for state in assignment.optimizer.iter().chain(&assignment.worker_state) {
@@ -76,14 +80,25 @@ impl WorkerLoop {
         Ok(Some(bytes))
     }
 
+    /// The checksum of the weights on the device, where they have the same bits as on the coordinator's: on GPUs the optimizer
+    /// rounds in another way.
+    pub(super) fn model_checksum(&mut self) -> Result<Option<u32>, WorkerError> {
+        if self.worker.context().device().info().kind.is_gpu() {
+            return Ok(None);
+        }
+        let mut weights = Vec::new();
+        self.declared()?.read(Part::Weights, &mut weights)?;
+        Ok(Some(checksum(&weights)))
+    }
+
     /// Whether the weights that a round begins with are needed beside those on the device.
     fn needs_base(&self) -> bool {
-        self.sends_differences() || matches!(self.workshop.rule(), Rule::Admm(_))
+        self.sends_differences() || self.workshop.rule().pull().is_some()
     }
 
     /// Whether what it hands over is the difference of its weights to those that the round began with.
     pub(super) fn sends_differences(&self) -> bool {
-        self.exchanged() == Exchange::Weights && !self.encoder.is_plain()
+        self.exchanged().is_model() && !self.encoder.is_plain()
     }
 
     /// The weights that the latest round began with.
@@ -98,6 +113,9 @@ impl WorkerLoop {
         let version = assignment.model.version;
         let Some(TakeOrder { round, results, rate }) = &assignment.take else { return Ok(0) };
         let (exchanged, sends_differences) = (self.exchanged(), self.sends_differences());
+        if !exchanged.makes_model() {
+            return Ok(0);
+        }
         let base = self.base.clone().filter(|(of, _)| *of == version.wrapping_sub(1)).map(|(_, base)| base);
         if sends_differences && base.is_none() {
             return Ok(0);
@@ -113,20 +131,18 @@ impl WorkerLoop {
             let mut numbers = taken.into_numbers().into_vec();
             let declared = self.declared()?;
             let buffers = numbers.split_off(declared.length(Part::Weights).min(numbers.len()));
-            match exchanged {
-                Exchange::Gradients => {
+            match exchanged.shares_optimizer() {
+                true => {
                     declared.write(Part::Gradients, &numbers)?;
                     declared.descend(*rate)?;
                 }
-                Exchange::Weights => {
+                false => {
                     if let Some(base) = base.filter(|_| sends_differences) {
                         merge::add(&mut numbers, &base);
                     }
                     declared.write(Part::Weights, &numbers)?;
                     next = Some(numbers.into());
                 }
-                // The model of these is made by the coordinator.
-                Exchange::Statistics | Exchange::Duals => return Ok(0),
             }
             declared.write(Part::Buffers, &buffers)?;
         }

@@ -1,6 +1,8 @@
 //! What a worker has computed is copied from the device, and handed over: to the coordinator, or to workers that merge.
 
-use weft_core::sync::{Channel as ChannelKind, Exchange, Slot, Who};
+use std::sync::Arc;
+
+use weft_core::sync::{Channel as ChannelKind, Row, Slot, Who};
 
 use super::super::channel::{Content, Message};
 use super::super::contribution::{Contribution, Payload};
@@ -29,8 +31,8 @@ impl WorkerLoop {
                 declared.read(Part::Weights, &mut weights)?;
                 declared.read(Part::Buffers, &mut contribution.buffers)?;
                 if is_own {
-                    let state = WorkerState { weights: weights.clone(), ..WorkerState::read(declared)? };
-                    contribution.worker_state = Some(state);
+                    // Peers go on from the mean of their weights: nobody has any of its own then.
+                    contribution.worker_state = Some(Arc::new(WorkerState::read(declared)?));
                 }
                 contribution.payload = Some(weights.into());
                 return Ok(());
@@ -61,7 +63,7 @@ impl WorkerLoop {
         }
         let before = assignment.worker_state.as_deref();
         state.duals = before.map(|before| before.duals.clone()).unwrap_or_default();
-        if rule.keeps_weights() && (!joins || exchanged == Exchange::Duals) {
+        if rule.keeps_weights() && (!joins || rule.keeps_duals()) {
             state.weights = weights.clone();
         }
         let whole = 0..declared.length(Part::Weights);
@@ -69,32 +71,32 @@ impl WorkerLoop {
         let mut frames = None;
         // Nothing was computed, so there is nothing to hand over, but weights, which all have.
         if contribution.samples > 0 || exchanged.descends() {
-            contribution.payload = match exchanged {
+            contribution.payload = match exchanged.row() {
+                // Between two rounds of workers that have duals nothing is merged.
+                Row::Weights if rule.keeps_duals() && !joins => None,
+                Row::Weights if rule.keeps_duals() => {
+                    weights.iter_mut().zip(&state.duals).for_each(|(weight, dual)| *weight += dual);
+                    Some(weights.into())
+                }
                 // What is kept apart from the model is shown to the coordinator as it is.
-                Exchange::Weights if encoder.is_plain() || !joins => Some(weights.into()),
-                Exchange::Weights => {
+                Row::Weights if encoder.is_plain() || !joins => Some(weights.into()),
+                Row::Weights => {
                     frames = Some(encoder.weights(declared, weights, &base, &ranges, assignment)?);
                     None
                 }
-                Exchange::Gradients if encoder.is_plain() => {
+                Row::Gradients if encoder.is_plain() => {
                     let mut gradients = Vec::new();
                     declared.read(Part::Gradients, &mut gradients)?;
                     Some(gradients.into())
                 }
-                Exchange::Gradients => {
+                Row::Gradients => {
                     frames = Some(encoder.gradients(declared, &ranges, assignment)?);
                     None
                 }
-                Exchange::Statistics => {
+                Row::Statistics => {
                     let mut statistics = Vec::new();
                     declared.read(Part::Statistics, &mut statistics)?;
                     Some(statistics.into())
-                }
-                // Between two rounds of ADMM nothing is merged.
-                Exchange::Duals if !joins => None,
-                Exchange::Duals => {
-                    weights.iter_mut().zip(&state.duals).for_each(|(weight, dual)| *weight += dual);
-                    Some(weights.into())
                 }
             };
         }
@@ -103,7 +105,7 @@ impl WorkerLoop {
             true => before.map(|before| before.residual.clone()).unwrap_or_default(),
             false => encoder.residual()?,
         };
-        contribution.worker_state = Some(state);
+        contribution.worker_state = Some(Arc::new(state));
         match shards {
             Some(_) => self.put_parts(assignment.round, contribution, frames).await,
             None => self.put_whole(assignment.round, contribution, frames).await,

@@ -9,6 +9,8 @@ use serde_json::json;
 use weft_tests::components;
 use weft_tests::node::{Node, Options};
 
+use crate::end_to_end::jobs::{LONG, lenet, prepare};
+
 /// One measured value.
 #[derive(Debug)]
 struct Sample {
@@ -144,15 +146,36 @@ fn the_number_of_series_does_not_follow_what_callers_send() -> Result<()> {
     node.tenant("three", json!({}))?.must_deploy("another", &components::echo()?)?;
     let samples = scrape(&node)?;
     ensure!(samples.len() == series, "{series} became {}", samples.len());
-    let known = ["le", "outcome", "type"];
+    let known = ["channel", "le", "outcome", "type"];
     ensure!(samples.iter().flat_map(|sample| sample.labels.keys()).all(|label| known.contains(&label.as_str())));
     Ok(())
+}
+
+#[test]
+fn what_jobs_exchange_is_counted_by_channel() -> Result<()> {
+    let node = Options::default().start()?;
+    let tenant = node.tenant("ada", json!({}))?;
+    prepare(&tenant)?;
+    let names = ["items", "bytes", "seconds"].map(|what| format!("weft_exchange_{what}_total"));
+    let exchanged = |channel: &str| -> Result<Vec<f64>> {
+        let samples = scrape(&node)?;
+        names.iter().map(|name| value(&samples, name, ("channel", channel))).collect()
+    };
+    ensure!(exchanged("store")? == [0.0; 3], "{:?}", exchanged("store")?);
+    tenant.must_train(&lenet(json!({ "workers": 2, "epochs": 1, "sync": { "k": 4, "channel": "store" } })), LONG)?;
+    let counted = exchanged("store")?;
+    ensure!(counted.iter().all(|count| *count > 0.0), "{counted:?}");
+    ensure!(exchanged("blobs")? == [0.0; 3] && exchanged("memory")? == [0.0; 3]);
+    promtool_accepts(&node.operator()?.get("/metrics")?.text())
 }
 
 /// Prometheus' own opinion of names, types and help texts.
 #[test]
 fn promtool_finds_nothing_to_mend() -> Result<()> {
-    let text = used()?.operator()?.get("/metrics")?.text();
+    promtool_accepts(&used()?.operator()?.get("/metrics")?.text())
+}
+
+fn promtool_accepts(text: &str) -> Result<()> {
     let promtool = components::repository().join("target/tools/promtool");
     let mut check = Command::new(&promtool)
         .args(["check", "metrics"])

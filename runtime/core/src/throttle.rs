@@ -1,4 +1,4 @@
-//! A hard cap on what one function of a job computes, by its memory, as clouds have it. Pure.
+//! A hard cap on what one function of a job computes, by its memory, as clouds have it.
 //!
 //! A function may compute on so many cores on average, counted in core time. It has a small reserve, so that short steps
 //! are not cut; once that is used up it rests after a step until it is within its cap again. What it has not used while it
