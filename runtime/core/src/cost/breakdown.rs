@@ -21,7 +21,9 @@ pub struct StageCosts {
     /// Waiting for samples.
     pub data: f64,
     pub compute: f64,
+    /// With putting parts and results, where workers merge.
     pub send: f64,
+    /// With getting them.
     pub receive: f64,
     pub merge: f64,
     pub update: f64,
@@ -64,7 +66,9 @@ impl StageCosts {
 
     /// Shares out what a worker is charged.
     fn of(used: &Used, charges: &Charges) -> Self {
-        let Stages { data, compute, send, receive, merge, update, validate } = used.stages;
+        let Stages { data, compute, merge, update, validate, .. } = used.stages;
+        let Stages { send, put_parts, put_results, receive, get_parts, get_results, .. } = used.stages;
+        let (send, receive) = (send + put_parts + put_results, receive + get_parts + get_results);
         let computing = compute + update + validate;
         let known = computing + data + send + receive + merge;
         // Stages of functions that computed side by side may be longer than the time that passed.
