@@ -8,11 +8,15 @@
 //! - [`prune`]: which trials go on
 //! - [`study`]: the machine of both, with workers, money and time
 //! - [`importance`]: which parameters mattered
+//! - [`table`]: the trials of a study; [`chart`]: as pictures; [`export`]: for other programs
 //! - [`chance`]: random numbers that can be drawn again
 
 pub mod chance;
+pub mod chart;
+pub mod export;
 pub mod importance;
 pub mod prune;
 pub mod sampler;
 pub mod space;
 pub mod study;
+pub mod table;
