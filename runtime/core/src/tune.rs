@@ -9,6 +9,7 @@
 //! - [`study`]: the machine of both, with workers, money and time
 //! - [`importance`]: which parameters mattered
 //! - [`table`]: the trials of a study; [`chart`]: as pictures; [`export`]: for other programs
+//! - [`sweep`]: search files
 //! - [`chance`]: random numbers that can be drawn again
 
 pub mod chance;
@@ -19,4 +20,5 @@ pub mod prune;
 pub mod sampler;
 pub mod space;
 pub mod study;
+pub mod sweep;
 pub mod table;
