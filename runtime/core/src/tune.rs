@@ -6,6 +6,7 @@
 //! - [`space`]: what is searched
 //! - [`sampler`]: which point next
 //! - [`prune`]: which trials go on
+//! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
 //! - [`importance`]: which parameters mattered
 //! - [`chance`]: random numbers that can be drawn again
@@ -15,4 +16,5 @@ pub mod importance;
 pub mod prune;
 pub mod sampler;
 pub mod space;
+pub mod spec;
 pub mod study;
