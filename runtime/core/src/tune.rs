@@ -6,6 +6,7 @@
 //! - [`space`]: what is searched
 //! - [`sampler`]: which point next
 //! - [`prune`]: which trials go on
+//! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
 //! - [`importance`]: which parameters mattered
 //! - [`table`]: the trials of a study; [`chart`]: as pictures; [`export`]: for other programs
@@ -19,6 +20,7 @@ pub mod importance;
 pub mod prune;
 pub mod sampler;
 pub mod space;
+pub mod spec;
 pub mod study;
 pub mod sweep;
 pub mod table;

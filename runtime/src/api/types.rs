@@ -7,9 +7,14 @@ use crate::logs::LogLine;
 use crate::tenant::{Quota, QuotaPatch, Usage};
 
 mod jobs;
+mod tunes;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
+};
+pub use tunes::{
+    AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport, TrialView,
+    TuneDetail, TuneEventList, TuneEventView, TuneList, TuneView,
 };
 
 /// A deployed function.
