@@ -13,8 +13,8 @@ pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
 };
 pub use tunes::{
-    AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport, TrialView,
-    TuneDetail, TuneEventList, TuneEventView, TuneList, TuneView,
+    AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport,
+    TrialView, TuneDetail, TuneEventList, TuneEventView, TuneList, TuneView,
 };
 
 /// A deployed function.

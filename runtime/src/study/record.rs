@@ -182,8 +182,7 @@ impl StudyRecord {
     }
 
     pub(super) fn end(&mut self, state: TuneState, reason: impl Into<String>) {
-        (self.state, self.reason, self.ended_ms) =
-            (state, text::cut(reason.into(), text::MOST_ERROR), Some(unix_ms()));
+        (self.state, self.reason, self.ended_ms) = (state, text::cut(reason.into(), text::MOST_ERROR), Some(unix_ms()));
     }
 }
 

@@ -35,6 +35,11 @@ impl TrainingOptions {
         self.workers.memory.is_some_and(|memory| memory != Memory::Auto)
     }
 
+    /// Whether it says how often to go through the samples.
+    pub fn says_epochs(&self) -> bool {
+        self.learning.epochs.is_some()
+    }
+
     /// The same job with what was asked for here, and the rest as it was.
     pub fn over(self, base: JobSpec) -> JobSpec {
         let LearningArgs { epochs, batch, global_batch, batch_schedule, lr, plateau, validate_every, steps } =
@@ -290,7 +295,7 @@ pub fn name_value(text: &str) -> Result<(String, String), String> {
 }
 
 /// A number that is neither `nan` nor infinite: JSON has no word for those, and no use of them makes sense.
-fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
+pub fn finite<T: FromStr + Copy + Into<f64>>(text: &str) -> Result<T, String> {
     let number = text.parse::<T>().ok().filter(|number| (*number).into().is_finite());
     number.ok_or_else(|| "expected a finite number, as in 0.01".to_owned())
 }
