@@ -21,6 +21,7 @@ mod native_vs_torch;
 mod stores;
 mod torch;
 mod tta;
+mod tune;
 mod wasm_vs_torch;
 
 /// One figure.
@@ -72,6 +73,7 @@ const BENCHES: &[Bench] = &[
     ("native_vs_torch", native_vs_torch::run),
     ("stores", stores::run),
     ("tta", tta::run),
+    ("tune", tune::run),
     ("wasm_vs_torch", wasm_vs_torch::run),
 ];
 
