@@ -186,14 +186,17 @@ fn start(args: StudyArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
 pub fn list(args: ListArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
     let mut all = TuneList { tunes: Vec::new(), next: None };
     loop {
-        let page = client.tunes(None, all.next.as_deref())?;
-        all.tunes.extend(page.tunes.into_iter().filter(|tune| args.state.is_none_or(|state| tune.state == state)));
+        let left = args.limit.map(|limit| limit.saturating_sub(all.tunes.len()));
+        if left == Some(0) {
+            break;
+        }
+        let page = client.tunes(left, all.next.as_deref(), args.state)?;
+        all.tunes.extend(page.tunes);
         all.next = page.next;
-        if all.next.is_none() || args.limit.is_some_and(|limit| all.tunes.len() >= limit) {
+        if all.next.is_none() {
             break;
         }
     }
-    all.tunes.truncate(args.limit.unwrap_or(usize::MAX));
     out.show(&all, || {
         let row = |tune: &TuneView| {
             let ended = tune.counts.done + tune.counts.pruned + tune.counts.stopped + tune.counts.failed;

@@ -23,6 +23,7 @@ use crate::job::{JobSpec, State};
 use crate::logs::Whose;
 use crate::names::Name;
 use crate::params::Key;
+use crate::study::TuneState;
 use crate::tenant::QuotaPatch;
 
 /// For calls that only look something up or write a record.
@@ -210,9 +211,15 @@ impl Client {
     }
 
     /// One page.
-    pub fn tunes(&self, limit: Option<usize>, after: Option<&str>) -> Result<TuneList, ClientError> {
+    pub fn tunes(
+        &self,
+        limit: Option<usize>,
+        after: Option<&str>,
+        state: Option<TuneState>,
+    ) -> Result<TuneList, ClientError> {
         let limit = limit.map(|n| n.to_string());
-        self.get(format!("/v1/tunes{}", query(&[("limit", limit), ("after", owned(after))])))
+        let state = state.map(|state| state.word().to_owned());
+        self.get(format!("/v1/tunes{}", query(&[("limit", limit), ("after", owned(after)), ("state", state)])))
     }
 
     pub fn tune(&self, name: &Name) -> Result<TuneDetail, ClientError> {

@@ -434,6 +434,7 @@ mod tests {
             stratified: true,
             steps: 9,
             params: params.into(),
+            until: None,
         };
         assert_eq!(spec(line), Ok(expected));
     }
