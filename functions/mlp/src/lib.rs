@@ -23,13 +23,13 @@ struct Parameters {
     #[hyper(default = 100, low = 1, high = 65536, log)]
     width: u32,
     /// How wide the first hidden layer is; 0: as wide as the others.
-    #[hyper(default = 0, low = 0, high = 65536)]
+    #[hyper(default = 0, low = 0)]
     units1: u32,
     /// How wide the second hidden layer is, where there is one; 0: as wide as the others.
-    #[hyper(default = 0, low = 0, high = 65536)]
+    #[hyper(default = 0, low = 0)]
     units2: u32,
     /// How wide the third hidden layer is, where there is one; 0: as wide as the others.
-    #[hyper(default = 0, low = 0, high = 65536)]
+    #[hyper(default = 0, low = 0)]
     units3: u32,
     /// How much of each hidden layer is dropped in training.
     #[hyper(default = 0.0, low = 0.0, high = 0.9)]
@@ -86,13 +86,15 @@ impl Trainer for Mlp {
 
 #[cfg(test)]
 mod tests {
+    use weft_sdk::hyper::Value;
     use weft_sdk::native::{Batch, Session};
 
     use super::*;
 
     #[test]
     fn layers_have_the_widths_that_they_are_given() {
-        let given = [("layers", "3"), ("width", "10"), ("units1", "4"), ("units3", "6")];
+        let given =
+            [("layers", 3), ("width", 10), ("units1", 4), ("units3", 6)].map(|(name, units)| (name, Value::Integer(units)));
         let session = Session::<Mlp>::new(&given).unwrap();
         assert_eq!(session.parameters(), (20 * 4 + 4) + (4 * 10 + 10) + (10 * 6 + 6) + (6 + 1));
     }
