@@ -51,7 +51,7 @@ pub fn draw(table: &Table) -> String {
             let (text_x, text_y) = (at - 6.0, bottom + (top - bottom) * coordinate + 4.0);
             put!(
                 svg,
-                r#"<text x="{text_x:.1}" y="{text_y:.1}" text-anchor="end" font-size="10">{}</text>"#,
+                r##"<text x="{text_x:.1}" y="{text_y:.1}" text-anchor="end" font-size="10" paint-order="stroke" stroke="#ffffff" stroke-width="3">{}</text>"##,
                 escaped(&label)
             );
         }
