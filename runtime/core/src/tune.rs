@@ -8,6 +8,7 @@
 //! - [`prune`]: which trials go on
 //! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
+//! - [`steer`]: what is next for a trial that is a job
 //! - [`importance`]: which parameters mattered
 //! - [`chance`]: random numbers that can be drawn again
 
@@ -17,4 +18,5 @@ pub mod prune;
 pub mod sampler;
 pub mod space;
 pub mod spec;
+pub mod steer;
 pub mod study;
