@@ -150,6 +150,9 @@ pub struct StudyRecord {
     /// The function's version that its trials train, whatever is deployed meanwhile.
     #[serde(default)]
     pub version: Option<Digest>,
+    /// The data set's version.
+    #[serde(default)]
+    pub data: Option<Digest>,
     pub state: TuneState,
     /// Why it is over, or what it waits for.
     #[serde(default)]
@@ -182,8 +185,7 @@ impl StudyRecord {
     }
 
     pub(super) fn end(&mut self, state: TuneState, reason: impl Into<String>) {
-        (self.state, self.reason, self.ended_ms) =
-            (state, text::cut(reason.into(), text::MOST_ERROR), Some(unix_ms()));
+        (self.state, self.reason, self.ended_ms) = (state, text::cut(reason.into(), text::MOST_ERROR), Some(unix_ms()));
     }
 }
 

@@ -263,6 +263,16 @@ impl Study {
         self.kept.trials.iter().filter(|trial| trial.state.is_in_flight()).map(|trial| trial.workers).sum()
     }
 
+    /// How many trials were asked for and have not started yet.
+    pub fn asked(&self) -> u32 {
+        self.kept.asked
+    }
+
+    /// Whether nothing starts any more.
+    pub fn is_ending(&self) -> bool {
+        self.kept.ending.is_some()
+    }
+
     /// Why it is over, once it is.
     pub fn end_reason(&self) -> Option<&End> {
         self.kept.ending.as_ref().filter(|_| self.kept.is_over)

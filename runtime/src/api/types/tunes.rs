@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 use weft_core::tune::space::Point;
 use weft_core::tune::study::{Direction, Report};
 
-use crate::study::{Outcome, TrialState, TuneEvent, TuneState, TuneSpec};
+use crate::study::{Outcome, TrialState, TuneEvent, TuneSpec, TuneState};
 
 /// A study.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
