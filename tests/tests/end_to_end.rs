@@ -20,5 +20,6 @@ mod end_to_end {
     mod tenancy;
     mod train_local;
     mod tune_command;
+    mod tune;
     mod versions;
 }

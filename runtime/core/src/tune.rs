@@ -8,6 +8,7 @@
 //! - [`prune`]: which trials go on
 //! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
+//! - [`steer`]: what is next for a trial that is a job
 //! - [`importance`]: which parameters mattered
 //! - [`table`]: the trials of a study; [`chart`]: as pictures; [`export`]: for other programs
 //! - [`sweep`]: search files
@@ -21,6 +22,7 @@ pub mod prune;
 pub mod sampler;
 pub mod space;
 pub mod spec;
+pub mod steer;
 pub mod study;
 pub mod sweep;
 pub mod table;

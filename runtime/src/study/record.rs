@@ -150,6 +150,9 @@ pub struct StudyRecord {
     /// The function's version that its trials train, whatever is deployed meanwhile.
     #[serde(default)]
     pub version: Option<Digest>,
+    /// The data set's version.
+    #[serde(default)]
+    pub data: Option<Digest>,
     pub state: TuneState,
     /// Why it is over, or what it waits for.
     #[serde(default)]
