@@ -19,7 +19,7 @@ mod end_to_end {
     mod soak;
     mod tenancy;
     mod train_local;
-    mod tune_command;
     mod tune;
+    mod tune_command;
     mod versions;
 }

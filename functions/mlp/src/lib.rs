@@ -93,8 +93,8 @@ mod tests {
 
     #[test]
     fn layers_have_the_widths_that_they_are_given() {
-        let given =
-            [("layers", 3), ("width", 10), ("units1", 4), ("units3", 6)].map(|(name, units)| (name, Value::Integer(units)));
+        let given = [("layers", 3), ("width", 10), ("units1", 4), ("units3", 6)]
+            .map(|(name, units)| (name, Value::Integer(units)));
         let session = Session::<Mlp>::new(&given).unwrap();
         assert_eq!(session.parameters(), (20 * 4 + 4) + (4 * 10 + 10) + (10 * 6 + 6) + (6 + 1));
     }
