@@ -224,7 +224,8 @@ fn varied() -> Result<Table> {
         }
     };
     let rows = (0..28).map(row).collect();
-    Ok(Table { name: "everything".to_owned(), goal: "f1".to_owned(), direction: Direction::Maximise, space, rows })
+    let (name, goal) = ("everything".to_owned(), "f1".to_owned());
+    Ok(Table { name, goal, direction: Direction::Maximise, space, seed: 1, rows })
 }
 
 #[test]

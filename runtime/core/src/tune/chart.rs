@@ -54,8 +54,7 @@ pub fn chart(kind: Kind, table: &Table) -> String {
         Kind::Parallel => parallel::draw(table),
         Kind::Importance => {
             let done = table.observations();
-            // The same trials give the same picture.
-            let shares = importance(&table.space, Seen { done: &done, pending: &[] }, 0);
+            let shares = importance(&table.space, Seen { done: &done, pending: &[] }, table.seed);
             shares::draw(table, shares.as_deref())
         }
     }

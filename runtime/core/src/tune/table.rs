@@ -16,6 +16,8 @@ pub struct Table {
     pub goal: String,
     pub direction: Direction,
     pub space: Space,
+    /// What was tried follows from it, and so does which points are drawn to tell what mattered.
+    pub seed: u64,
     /// By their numbers.
     pub rows: Vec<Row>,
 }
@@ -159,6 +161,7 @@ pub(super) mod tests {
             goal: "accuracy".to_owned(),
             direction: Direction::Maximise,
             space: Space::parse(&texts).unwrap(),
+            seed: 1,
             rows,
         }
     }

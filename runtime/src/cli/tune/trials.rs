@@ -29,6 +29,7 @@ pub fn table(detail: &TuneDetail, trials: &[TrialView]) -> anyhow::Result<Table>
         goal: detail.tune.goal.clone(),
         direction: detail.tune.direction,
         space: Space::parse(&detail.search)?,
+        seed: detail.seed,
         rows: trials.iter().map(row).collect(),
     })
 }

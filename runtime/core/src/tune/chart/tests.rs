@@ -14,7 +14,8 @@ fn many() -> Table {
         Row { point, reports: vec![Report { epoch: 1, value }], ..row(number, 0.0, "", &[]) }
     };
     let rows = (0..40).map(trial).collect();
-    Table { name: "many".to_owned(), goal: "accuracy".to_owned(), direction: Direction::Maximise, space, rows }
+    let (name, goal) = ("many".to_owned(), "accuracy".to_owned());
+    Table { name, goal, direction: Direction::Maximise, space, seed: 1, rows }
 }
 
 /// Whether every tag that is opened is closed.
