@@ -7,6 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 use weft_core::tune::chart::{self, chart};
 use weft_core::tune::export;
+use weft_core::tune::space::Value;
 use weft_core::tune::table::Table;
 
 use super::client::Client;
@@ -79,7 +80,7 @@ enum TuneVerb {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Delete a study with its trials, whose jobs end; models that it kept stay
+    /// Delete a study that is over or stopped, with its trials; models that it kept stay
     Delete {
         name: Name,
         /// Do not ask
@@ -259,7 +260,14 @@ fn describe_best(detail: &TuneDetail, best: &BestTrial, out: &Output) -> String 
 fn again(job: &JobSpec, best: &BestTrial) -> String {
     let dataset = job.dataset.as_ref().map(|dataset| format!(" --dataset {dataset}")).unwrap_or_default();
     let flags = best.point.iter().map(|(name, value)| format!(" {}", watch::as_flag(name, value)));
-    harmless(&format!("weft train {}{dataset}{}", job.function, flags.collect::<String>()))
+    // What the trial had beside what was searched, as far as it changes the model.
+    let is_searched = |name: &str| best.point.keys().any(|key| key.strip_prefix("params.").unwrap_or(key) == name);
+    let params = job.params.iter().filter(|(name, _)| !is_searched(name));
+    let params = params
+        .map(|(name, value)| format!(" {}", watch::as_flag(&format!("params.{name}"), &Value::Text(value.clone()))));
+    let epochs = if best.point.contains_key("epochs") { String::new() } else { format!(" --epochs {}", job.epochs) };
+    let all: String = flags.chain(params).collect();
+    harmless(&format!("weft train {}{dataset}{all}{epochs}", job.function))
 }
 
 fn list_trials(name: &Name, order: Order, limit: Option<usize>, client: &Client, out: &Output) -> anyhow::Result<()> {

@@ -259,8 +259,7 @@ fn ctrl_c_leaves_a_study_running_and_says_how_to_come_back() -> Result<()> {
     let search = ["--name=long", "--search=lr=log:1e-3..1e-1", "--trials=500", "--epochs=200", "--sampler=random"];
     let line = [&MLP[..7], &["--seed=1"], &search].concat();
     let child = user.start(&line)?;
-    let runs = || Ok(user.weft(&["tune", "trials", "long", "--json"])?.stdout.contains("\"state\":\"running\""));
-    eventually(LONG, runs)?;
+    eventually(LONG, || Ok(user.must(&["tune", "trials", "long", "--json"])?.contains("\"state\":\"running\"")))?;
     kill_process(Pid::from_child(&child.0), Signal::INT)?;
     let ended = wait(child)?;
     ensure!(ended.0 == Some(130) && ended.1.contains("`weft tune watch long`"), "{ended:?}");
@@ -272,7 +271,10 @@ fn ctrl_c_leaves_a_study_running_and_says_how_to_come_back() -> Result<()> {
     ensure!(watched.code == Some(1) && watched.stdout.contains("stopped"), "{watched:?}");
     user.must(&["tune", "resume", "long"])?;
     ensure!(user.json(&["tune", "show", "long"])?["tune"]["state"] == "running");
-    user.must(&["tune", "delete", "long", "--yes"])?;
+    let refused = user.weft(&["tune", "delete", "long", "--yes"])?;
+    ensure!(refused.code == Some(1), "a study that runs is not deleted: {refused:?}");
+    user.must(&["tune", "stop", "long"])?;
+    eventually(LONG, || Ok(user.weft(&["tune", "delete", "long", "--yes"])?.code == Some(0)))?;
     ensure!(user.json(&["tunes"])?["tunes"] == json!([]));
     Ok(())
 }
@@ -290,8 +292,8 @@ fn wait(mut child: weft_tests::command::Running) -> Result<(Option<i32>, String)
 fn what_cannot_be_searched_is_refused_with_what_is_wrong() -> Result<()> {
     let (_node, user) = developer()?;
     user.file("bad.yaml", "method: random\nparameters:\n  lr:\n    min: 2\n    max: 1\n")?;
-    for (more, code, words) in [
-        (&["--search=lr=1..0"][..], 2, "wrong way round"),
+    let cases: [(&[&str], i32, &str); 8] = [
+        (&["--search=lr=1..0"], 2, "wrong way round"),
         (&["--search=lr=0.1..0.5", "--sampler=best"], 2, "`cma-es`"),
         (&["--search-file=bad.yaml"], 1, "line 3: `parameters.lr`"),
         (&["--search-file=absent.yaml"], 1, "cannot read `absent.yaml`"),
@@ -299,7 +301,8 @@ fn what_cannot_be_searched_is_refused_with_what_is_wrong() -> Result<()> {
         (&["--search=lr=0.1..0.5", "--enqueue=rate=1"], 1, "`rate`"),
         (&["--search=lr=0.1..0.5", "--workers=4", "--max-workers=2"], 1, "all together"),
         (&["--search=nonsense=1|2"], 1, "nonsense"),
-    ] {
+    ];
+    for (more, code, words) in cases {
         let ended = user.weft(&[&MLP[..], more].concat())?;
         ensure!(ended.code == Some(code) && ended.stderr.contains(words), "{more:?}: {ended:?}");
     }

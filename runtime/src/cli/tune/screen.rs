@@ -219,7 +219,7 @@ impl Study {
         let ended = self.count(has_ended);
         let running = self.count(is_running);
         let (paused, failed) = (self.count(|it| it == TrialState::Paused), self.count(|it| it == TrialState::Failed));
-        let cost: f64 = self.trials.values().map(|live| live.cost).sum();
+        let cost = self.trials.values().fold(0.0, |cost, live| cost + live.cost);
         let mut text = format!("{}: {ended}/{} trials, {running} run", self.name, self.asked);
         if paused > 0 {
             text += &format!(", {paused} paused");

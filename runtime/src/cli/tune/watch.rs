@@ -113,7 +113,8 @@ pub fn rows(detail: &TuneDetail, out: &Output) -> Vec<(&'static str, String)> {
         rows.push(("mattered", shares.collect::<Vec<_>>().join(", ")));
     }
     let budget = tune.budget.map_or_else(String::new, |budget| format!(" of {budget}"));
-    rows.push(("cost", format!("{:.6}{budget}", tune.spent)));
+    // A sum of nothing may be a zero below zero.
+    rows.push(("cost", format!("{:.6}{budget}", 0.0 + tune.spent)));
     rows.push(("time", seconds(tune.seconds)));
     rows
 }
