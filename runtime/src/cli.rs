@@ -40,6 +40,7 @@ mod sse;
 mod tenant;
 mod train;
 mod train_local;
+mod tune;
 mod upload;
 
 pub use client::{Body, Client, ClientError, Invocation, Invoked};
@@ -59,7 +60,7 @@ Exit codes:
   3  no node could be reached, or its answer was cut short
   4  the key is missing, unknown, or not allowed to do this
   5  the node failed, is too busy, or is stopping: try again later
-  130  interrupted by Ctrl-C; a job that was followed goes on, and what was trained without a node is kept";
+  130  interrupted by Ctrl-C; a job or study that was followed goes on, and what was trained without a node is kept";
 
 #[derive(Parser)]
 #[command(name = "weft", version, about, after_help = AFTER_HELP)]
@@ -132,6 +133,10 @@ enum Verb {
     /// Look at one job, follow, stop, resume or delete it
     #[command(subcommand)]
     Job(job::JobVerb),
+    /// Train a function many times with other settings, and find the best
+    Tune(Box<tune::TuneArgs>),
+    /// List the studies
+    Tunes(tune::ListArgs),
     /// Train a function on this machine, without a node
     TrainLocal(Box<train_local::TrainLocalArgs>),
     /// Use a trained model on samples: a job's, or one on this machine
@@ -208,6 +213,8 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Plan(args) => plan::run(*args, global, out),
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
+        Verb::Tune(args) => tune::run(*args, &global.client()?, out),
+        Verb::Tunes(args) => tune::list(args, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Params(verb) => params::run(verb, &global.client()?, out),
         Verb::Prices(verb) => prices::run(verb, global, out),

@@ -12,6 +12,7 @@
 //! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
+//! - `trial`: what a study asks of jobs that are its trials
 //! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job; `planning`: what a node knows when one is planned
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
@@ -71,6 +72,7 @@ mod suspects;
 pub mod team;
 #[cfg(test)]
 mod tests;
+mod trial;
 pub mod work_order;
 pub mod worker;
 mod worker_loop;
@@ -78,12 +80,14 @@ pub mod workshop;
 
 pub use accounting::{Accounting, costs, total};
 pub use events::EventBook;
-pub use live::Live;
+pub use live::{Judge, Live};
 pub(crate) use prepare::device_and_codec;
-pub use record::{EpochRecord, Job, JobEvent, PlanStep, Progress, Reshaped, State};
+pub use record::{EpochRecord, Job, JobEvent, PlanStep, Progress, Reshaped, State, TrialOf};
 pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;
+pub(crate) use submit::made_up_name;
+pub(crate) use trial::AsTrial;
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
 

@@ -21,5 +21,7 @@ mod end_to_end {
     mod soak;
     mod tenancy;
     mod train_local;
+    mod tune;
+    mod tune_command;
     mod versions;
 }

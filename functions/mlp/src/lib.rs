@@ -1,7 +1,8 @@
 //! A multi-layer perceptron: five hidden layers of 100, each rectified, for rows of numbers.
 //!
 //! 42,601 parameters with 20 features and two classes, which one output tells apart. It learns a function of 20 bits
-//! well within a few dozen epochs; how well it does on other rows depends on them.
+//! well within a few dozen epochs; how well it does on other rows depends on them. How many layers there are and how wide the
+//! first three are can be searched: `layers=int:1..4`, `units3=int:16..128 if layers>=3`.
 
 use weft_sdk::nn::{Activation, Dropout, Linear, LinearConfig, Mode};
 use weft_sdk::optim::Sgd;
@@ -21,6 +22,15 @@ struct Parameters {
     /// How wide they are.
     #[hyper(default = 100, low = 1, high = 65536, log)]
     width: u32,
+    /// How wide the first hidden layer is; 0: as wide as the others.
+    #[hyper(default = 0, low = 0)]
+    units1: u32,
+    /// How wide the second hidden layer is, where there is one; 0: as wide as the others.
+    #[hyper(default = 0, low = 0)]
+    units2: u32,
+    /// How wide the third hidden layer is, where there is one; 0: as wide as the others.
+    #[hyper(default = 0, low = 0)]
+    units3: u32,
     /// How much of each hidden layer is dropped in training.
     #[hyper(default = 0.0, low = 0.0, high = 0.9)]
     dropout: f32,
@@ -45,16 +55,19 @@ impl Trainer for Mlp {
     type Parameters = Parameters;
 
     fn init(parameters: Parameters, path: &Path) -> Result<Self> {
-        let Parameters { features, classes, layers, width, dropout, momentum, weight_decay } = parameters;
+        let Parameters { features, classes, layers, width, units1, units2, units3, .. } = parameters;
+        let Parameters { dropout, momentum, weight_decay, .. } = parameters;
         Sgd { momentum, weight_decay, ..Sgd::default() }.declare()?;
-        let mut hidden = Vec::new();
+        let (mut hidden, mut inputs) = (Vec::new(), features);
         for layer in 0..layers {
-            let inputs = if layer == 0 { features } else { width };
+            let own = [units1, units2, units3].get(layer as usize).copied().unwrap_or(0);
+            let units = if own == 0 { width } else { own };
             // PyTorch counts the activations between them too.
-            hidden.push(LinearConfig::new(inputs, width).activation(Activation::Relu).init(&path.at(2 * layer))?);
+            hidden.push(LinearConfig::new(inputs, units).activation(Activation::Relu).init(&path.at(2 * layer))?);
+            inputs = units;
         }
         let outputs = if classes == 2 { 1 } else { classes };
-        let last = Linear::new(&path.at(2 * layers), width, outputs)?;
+        let last = Linear::new(&path.at(2 * layers), inputs, outputs)?;
         Ok(Self { hidden, last, dropout: Dropout(dropout), classes })
     }
 
@@ -73,9 +86,18 @@ impl Trainer for Mlp {
 
 #[cfg(test)]
 mod tests {
+    use weft_sdk::hyper::Value;
     use weft_sdk::native::{Batch, Session};
 
     use super::*;
+
+    #[test]
+    fn layers_have_the_widths_that_they_are_given() {
+        let given = [("layers", 3), ("width", 10), ("units1", 4), ("units3", 6)]
+            .map(|(name, units)| (name, Value::Integer(units)));
+        let session = Session::<Mlp>::new(&given).unwrap();
+        assert_eq!(session.parameters(), (20 * 4 + 4) + (4 * 10 + 10) + (10 * 6 + 6) + (6 + 1));
+    }
 
     #[test]
     fn it_has_the_parameters_of_pytorch_and_learns_a_function_of_bits() {

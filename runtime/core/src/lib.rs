@@ -15,9 +15,11 @@
 //! - [`stay`]: whether a job that is over stays, or is deleted
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
+//! - `drawing`: what pictures are made of
 //! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
 
 pub mod cost;
+mod drawing;
 pub mod gaussian;
 pub mod learning;
 pub mod plan;

@@ -6,13 +6,23 @@
 //! - [`space`]: what is searched
 //! - [`sampler`]: which point next
 //! - [`prune`]: which trials go on
+//! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
+//! - [`steer`]: what is next for a trial that is a job
 //! - [`importance`]: which parameters mattered
+//! - [`table`]: the trials of a study; [`chart`]: as pictures; [`export`]: for other programs
+//! - [`sweep`]: search files
 //! - [`chance`]: random numbers that can be drawn again
 
 pub mod chance;
+pub mod chart;
+pub mod export;
 pub mod importance;
 pub mod prune;
 pub mod sampler;
 pub mod space;
+pub mod spec;
+pub mod steer;
 pub mod study;
+pub mod sweep;
+pub mod table;

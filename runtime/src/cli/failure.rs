@@ -105,7 +105,9 @@ fn hint_for_problem(kind: &str, path: &str) -> Option<&'static str> {
         Some("`weft tenant list` lists the tenants")
     } else if is(Kind::NotFound) && path.starts_with("/v1/functions") {
         Some("`weft functions` lists what is deployed")
-    } else if is(Kind::NotFound) && path == "/v1/jobs" {
+    } else if is(Kind::NotFound) && path.starts_with("/v1/tunes/") {
+        Some("`weft tunes` lists the studies")
+    } else if is(Kind::NotFound) && (path == "/v1/jobs" || path == "/v1/tunes") {
         Some("`weft functions`, `weft dataset list` and `weft model list` list what there is")
     } else if is(Kind::NotFound) && path.starts_with("/v1/jobs") {
         Some("`weft jobs` lists the jobs")

@@ -20,7 +20,7 @@ mod planning;
 pub mod screen;
 pub mod watch;
 
-pub use options::{LearningOptions, TrainingOptions, name_value};
+pub use options::{LearningOptions, TrainingOptions, finite, name_value};
 pub use planning::PlanArgs;
 pub use screen::seconds;
 
@@ -72,27 +72,8 @@ impl TrainArgs {
 pub fn run(args: TrainArgs, client: &Client, out: &Output) -> anyhow::Result<()> {
     let detach = args.detach;
     let mut spec = args.spec();
-    spec.function = deployed(spec.function, client, out)?;
-    let mut sent = None;
-    if let Some(file) = spec.init_from.take_if(|model| is_path(model, "safetensors")) {
-        let model = send_model(Path::new(&file), client, out)?;
-        spec.init_from = Some(model.name.to_string());
-        sent = Some(model.name).filter(|_| model.is_new);
-    }
-    let job = submit(&spec, client, out);
-    // Only what was refused for sure: of a lost connection nobody knows whether a job needs the model now.
-    if let (Err(ClientError::Problem { .. }), Some(model)) = (&job, &sent) {
-        match client.delete_model(model) {
-            Ok(()) => out.note(format_args!("the job was refused: deleted model `{model}` again")),
-            Err(error) => out.note(format_args!("the job was refused, and model `{model}` was not deleted: {error}")),
-        }
-    }
-    let job = job.map_err(|error| match &error {
-        ClientError::Problem { problem, .. } if problem.status == 404 && Path::new(&spec.function).exists() => {
-            anyhow::Error::from(error).context(format!("to deploy it first, write `./{}`", spec.function))
-        }
-        _ => error.into(),
-    })?;
+    let prepared = Prepared::new(&mut spec, client, out)?;
+    let job = prepared.submit(&spec, client, out, |key| client.submit_job(&spec, key))?;
     if detach {
         let JobView { name, state, .. } = &job;
         let sentence = format!(
@@ -112,6 +93,50 @@ pub fn deployed(function: String, client: &Client, out: &Output) -> anyhow::Resu
     let (deployed, sentence) = deploy::deploy(Path::new(&function), None, client, out)?;
     out.note(sentence);
     Ok(deployed.function.name)
+}
+
+/// What had to be on the node before a job could be asked for.
+pub struct Prepared {
+    /// The model that was sent for it, and that nothing else has yet.
+    sent: Option<Name>,
+}
+
+impl Prepared {
+    /// Deploys the function and sends the model, where they are files; the job then has their names.
+    pub fn new(spec: &mut JobSpec, client: &Client, out: &Output) -> anyhow::Result<Self> {
+        spec.function = deployed(std::mem::take(&mut spec.function), client, out)?;
+        let mut sent = None;
+        if let Some(file) = spec.init_from.take_if(|model| is_path(model, "safetensors")) {
+            let model = send_model(Path::new(&file), client, out)?;
+            spec.init_from = Some(model.name.to_string());
+            sent = Some(model.name).filter(|_| model.is_new);
+        }
+        Ok(Self { sent })
+    }
+
+    /// Sends what is asked for, the job or what is made of it. What was refused leaves no model behind.
+    pub fn submit<T>(
+        self,
+        spec: &JobSpec,
+        client: &Client,
+        out: &Output,
+        send: impl Fn(Option<&str>) -> Result<T, ClientError>,
+    ) -> anyhow::Result<T> {
+        let answer = submit(out, send);
+        // Only what was refused for sure: of a lost connection nobody knows whether a job needs the model now.
+        if let (Err(ClientError::Problem { .. }), Some(model)) = (&answer, &self.sent) {
+            match client.delete_model(model) {
+                Ok(()) => out.note(format_args!("it was refused: deleted model `{model}` again")),
+                Err(error) => out.note(format_args!("it was refused, and model `{model}` was not deleted: {error}")),
+            }
+        }
+        answer.map_err(|error| match &error {
+            ClientError::Problem { problem, .. } if problem.status == 404 && Path::new(&spec.function).exists() => {
+                anyhow::Error::from(error).context(format!("to deploy it first, write `./{}`", spec.function))
+            }
+            _ => error.into(),
+        })
+    }
 }
 
 /// Whether this is meant as a path, not as a name on the node.
@@ -150,14 +175,14 @@ fn model_name(file: &Path, digest: &Digest) -> anyhow::Result<Name> {
     Ok(if plain.is_empty() { format!("model-{end}") } else { format!("{plain}-{end}") }.parse()?)
 }
 
-/// Sends a job; again where the connection broke and nobody knows whether it arrived.
-pub fn submit(spec: &JobSpec, client: &Client, out: &Output) -> Result<JobView, ClientError> {
+/// Sends with a key; again where the connection broke and nobody knows whether it arrived.
+pub fn submit<T>(out: &Output, send: impl Fn(Option<&str>) -> Result<T, ClientError>) -> Result<T, ClientError> {
     let mut random = [0; 16];
     let key = getrandom::fill(&mut random).ok().map(|()| hex(&random));
     let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
-        let error = match client.submit_job(spec, key.as_deref()) {
-            Ok(job) => return Ok(job),
+        let error = match send(key.as_deref()) {
+            Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         let broke = match &error {

@@ -135,6 +135,9 @@ impl<K: Keeper> Engine<K> {
     async fn train(&mut self) -> Result<String, Halt> {
         let epochs = self.workshop.spec().words.epochs;
         while self.training.progress.epoch < epochs {
+            if let Some(until) = self.keeper.until().filter(|until| self.training.progress.epoch >= *until) {
+                return Err(Halt::Rested(until));
+            }
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
             let mut steps = self.begin_steps();
             while self.training.progress.done < steps {

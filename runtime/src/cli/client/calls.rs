@@ -7,6 +7,7 @@ use serde::Serialize;
 use ureq::http::{HeaderMap, Method};
 use weft_core::plan::prices::PriceTable;
 use weft_core::spec::ShapeChange;
+use weft_core::tune::spec::TuneSpec;
 use weft_gpu::pool::DeviceId;
 
 use super::super::sse::Events;
@@ -15,7 +16,8 @@ use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
     ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, TenantCreated,
-    TenantList, TenantRequest, TenantView, UploadRequest, UploadView, VersionList,
+    TenantList, TenantRequest, TenantView, TrialList, TuneDetail, TuneList, TuneView, UploadRequest, UploadView,
+    VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
@@ -23,6 +25,7 @@ use crate::job::{JobSpec, State};
 use crate::logs::Whose;
 use crate::names::Name;
 use crate::params::Key;
+use crate::study::TuneState;
 use crate::tenant::QuotaPatch;
 
 /// For calls that only look something up or write a record.
@@ -203,6 +206,53 @@ impl Client {
 
     pub fn prune_jobs(&self) -> Result<JobsPruned, ClientError> {
         self.order("/v1/jobs/prune".to_owned())
+    }
+
+    /// Asks for a study. With a key, the same request sent again makes no second one.
+    pub fn create_tune(&self, spec: &TuneSpec, key: Option<&str>) -> Result<TuneView, ClientError> {
+        let body = serde_json::to_vec(spec).map_err(|error| ClientError::Cut(error.to_string()))?;
+        let mut headers = vec![("content-type", "application/json".to_owned())];
+        headers.extend(key.map(|key| ("idempotency-key", key.to_owned())));
+        let path = "/v1/tunes".to_owned();
+        self.json(Ask { method: Method::POST, path, headers, body: Some(&body), wait: DEPLOY })
+    }
+
+    /// One page.
+    pub fn tunes(
+        &self,
+        limit: Option<usize>,
+        after: Option<&str>,
+        state: Option<TuneState>,
+    ) -> Result<TuneList, ClientError> {
+        let limit = limit.map(|n| n.to_string());
+        let state = state.map(|state| state.word().to_owned());
+        self.get(format!("/v1/tunes{}", query(&[("limit", limit), ("after", owned(after)), ("state", state)])))
+    }
+
+    pub fn tune(&self, name: &Name) -> Result<TuneDetail, ClientError> {
+        self.get(format!("/v1/tunes/{name}"))
+    }
+
+    /// One page, of those with numbers above `after`.
+    pub fn trials(&self, name: &Name, after: Option<u32>) -> Result<TrialList, ClientError> {
+        self.get(format!("/v1/tunes/{name}/trials{}", query(&[("after", after.map(|trial| trial.to_string()))])))
+    }
+
+    /// What happened, and then what happens, until the study is over. `last` is the id of the last event that was seen.
+    pub fn follow_tune(&self, name: &Name, last: Option<&str>) -> Result<Events<BufReader<Body>>, ClientError> {
+        self.follow(format!("/v1/tunes/{name}/events"), last)
+    }
+
+    pub fn stop_tune(&self, name: &Name) -> Result<TuneView, ClientError> {
+        self.order(format!("/v1/tunes/{name}/stop"))
+    }
+
+    pub fn resume_tune(&self, name: &Name) -> Result<TuneView, ClientError> {
+        self.order(format!("/v1/tunes/{name}/resume"))
+    }
+
+    pub fn delete_tune(&self, name: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/tunes/{name}"))
     }
 
     /// What a job's model makes of samples.

@@ -74,7 +74,7 @@ impl<'a> ProbeJob<'a> {
         let mut random = [0; 6];
         getrandom::fill(&mut random)?;
         spec.name = Some(format!("plan-{}", hex(&random)));
-        let job = submit(&spec, client, out)?;
+        let job = submit(out, |key| client.submit_job(&spec, key))?;
         let this = Self { name: job.name.parse()?, client, out };
         watch::until_over(&this.name, client)?;
         let detail = client.job(&this.name)?;

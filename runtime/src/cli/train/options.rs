@@ -36,6 +36,11 @@ impl TrainingOptions {
         self.workers.memory.is_some_and(|memory| memory != Sizes::One(Memory::Auto))
     }
 
+    /// Whether it says how often to go through the samples.
+    pub fn says_epochs(&self) -> bool {
+        self.learning.epochs.is_some()
+    }
+
     /// The same job with what was asked for here, and the rest as it was.
     pub fn over(self, base: JobSpec) -> JobSpec {
         let LearningArgs { epochs, batch, global_batch, batch_schedule, lr, plateau, validate_every, steps } =
@@ -450,6 +455,7 @@ mod tests {
             steps: 9,
             plan: None,
             params: params.into(),
+            until: None,
         };
         assert_eq!(spec(line), Ok(expected));
     }

@@ -204,7 +204,7 @@ pub fn seconds(count: f64) -> String {
 
 /// A curve of all that was pushed, in so many characters: when it is full, two neighbours become one.
 #[derive(Default)]
-struct Curve {
+pub struct Curve {
     values: Vec<f64>,
     /// What one value stands for, and what is not one yet.
     each: usize,
@@ -212,11 +212,11 @@ struct Curve {
 }
 
 impl Curve {
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.waiting.is_empty()
     }
 
-    fn push(&mut self, value: f64) {
+    pub fn push(&mut self, value: f64) {
         if !value.is_finite() {
             return;
         }
@@ -232,7 +232,7 @@ impl Curve {
         }
     }
 
-    fn drawn(&self) -> String {
+    pub fn drawn(&self) -> String {
         let (low, high) =
             self.values.iter().fold((f64::MAX, f64::MIN), |(low, high), &value| (low.min(value), high.max(value)));
         let level = |value: &f64| {

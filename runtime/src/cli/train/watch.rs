@@ -3,6 +3,8 @@
 use std::io::BufReader;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use serde::de::DeserializeOwned;
+
 use super::screen::{Screen, seconds};
 use crate::api::types::JobDetail;
 use crate::cli::client::{Body, Client, ClientError};
@@ -14,8 +16,8 @@ use crate::job::{JobEvent, State};
 use crate::names::Name;
 
 /// What the one who follows has heard.
-enum Heard {
-    Event(Box<JobEvent>),
+pub enum Heard<E> {
+    Event(Box<E>),
     /// There is no node just now.
     Lost(String),
     /// The node says no.
@@ -26,11 +28,23 @@ enum Heard {
     Interrupted,
 }
 
+/// Something that happens, of what can be followed until it is over.
+pub trait Told: DeserializeOwned + Send + 'static {
+    /// Whether it is the last.
+    fn is_last(&self) -> bool;
+}
+
+impl Told for JobEvent {
+    fn is_last(&self) -> bool {
+        matches!(self, Self::State { state, .. } if state.is_over())
+    }
+}
+
 /// Shows progress on stderr, then what it came to on stdout. A job that failed or was stopped is a failure.
 pub fn to_its_end(name: &Name, client: &Client, out: &Output) -> anyhow::Result<()> {
     let epochs = client.job(name)?.spec.epochs;
     let mut screen = Screen::new(name, epochs, out);
-    let followed = listen(name, client, |heard| match heard {
+    let followed = listen(name, client, Client::follow_job, |heard| match heard {
         Heard::Event(event) => screen.show(&event),
         Heard::Lost(reason) => screen.line(&format!("{reason}; trying again")),
         _ => {}
@@ -50,7 +64,7 @@ pub fn until_over(name: &Name, client: &Client) -> anyhow::Result<()> {
 /// One JSON value for every event.
 pub fn as_json(name: &Name, client: &Client, out: &Output) -> anyhow::Result<()> {
     let (mut shown, mut state) = (Ok(()), None);
-    let followed = listen(name, client, |heard| match heard {
+    let followed = listen(name, client, Client::follow_job, |heard| match heard {
         Heard::Event(event) => {
             if let JobEvent::State { state: now, .. } = *event {
                 state = Some(now);
@@ -82,14 +96,17 @@ fn say_how_to_go_on(name: &Name, error: &anyhow::Error, out: &Output) {
     }
 }
 
-/// Tells of everything that is heard of a job, until it is over.
-fn listen(name: &Name, client: &Client, mut tell: impl FnMut(Heard)) -> anyhow::Result<()> {
-    let events = client.follow_job(name, None)?;
-    let (heard, hear): (Sender<Heard>, Receiver<Heard>) = channel();
+/// A stream of what happens to something with a name, from after an event on.
+pub type Open = fn(&Client, &Name, Option<&str>) -> Result<Events<BufReader<Body>>, ClientError>;
+
+/// Tells of everything that is heard, until it is over.
+pub fn listen<E: Told>(name: &Name, client: &Client, open: Open, mut tell: impl FnMut(Heard<E>)) -> anyhow::Result<()> {
+    let events = open(client, name, None)?;
+    let (heard, hear): (Sender<Heard<E>>, Receiver<Heard<E>>) = channel();
     // Neither thread is waited for: one may sit in a read for as long as the node is silent, the other for ever.
     std::thread::spawn({
         let (name, client, heard) = (name.clone(), client.clone(), heard.clone());
-        move || follow(&name, &client, events, &heard)
+        move || follow(&name, &client, open, events, &heard)
     });
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -111,7 +128,13 @@ fn listen(name: &Name, client: &Client, mut tell: impl FnMut(Heard)) -> anyhow::
     Ok(())
 }
 
-fn follow(name: &Name, client: &Client, mut events: Events<BufReader<Body>>, heard: &Sender<Heard>) {
+fn follow<E: Told>(
+    name: &Name,
+    client: &Client,
+    open: Open,
+    mut events: Events<BufReader<Body>>,
+    heard: &Sender<Heard<E>>,
+) {
     let mut last: Option<String> = None;
     loop {
         let mut over = false;
@@ -119,8 +142,8 @@ fn follow(name: &Name, client: &Client, mut events: Events<BufReader<Body>>, hea
             // A silent or broken connection ends like one that was closed: with another one.
             let Ok(event) = event else { break };
             // What a later node may tell is not for us.
-            if let Ok(told) = serde_json::from_str::<JobEvent>(&event.data) {
-                over = matches!(told, JobEvent::State { state, .. } if state.is_over());
+            if let Ok(told) = serde_json::from_str::<E>(&event.data) {
+                over = told.is_last();
                 if heard.send(Heard::Event(Box::new(told))).is_err() {
                     return;
                 }
@@ -135,7 +158,7 @@ fn follow(name: &Name, client: &Client, mut events: Events<BufReader<Body>>, hea
         let lost = |error: &ClientError| {
             heard.send(Heard::Lost(error.to_string())).ok();
         };
-        match connect_again(BACKOFF, lost, || client.follow_job(name, last.as_deref())) {
+        match connect_again(BACKOFF, lost, || open(client, name, last.as_deref())) {
             Ok(again) => events = again,
             Err(error) => {
                 heard.send(Heard::Refused(error)).ok();

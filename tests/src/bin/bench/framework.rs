@@ -20,6 +20,7 @@ pub struct Framework {
 }
 
 pub const PYTORCH: Framework = Framework { name: "PyTorch", folder: "torch", variable: "WEFT_TORCH" };
+pub const OPTUNA: Framework = Framework { name: "Optuna", folder: "optuna", variable: "WEFT_OPTUNA" };
 pub const TENSORFLOW: Framework = Framework { name: "TensorFlow", folder: "tensorflow", variable: "WEFT_TENSORFLOW" };
 
 /// A framework that runs, waiting for requests. Dropping it ends it.
@@ -48,6 +49,11 @@ impl Framework {
             bail!("a process was started without its pipes");
         };
         Ok(Process { name, process, requests, answers: BufReader::new(answers) })
+    }
+
+    /// Whether its environment was made before: what is only measured beside it then is not worth gigabytes.
+    pub fn is_there(&self) -> bool {
+        self.environment().is_ok_and(|folder| folder.join("bin/python").is_file())
     }
 
     fn environment(&self) -> Result<PathBuf> {

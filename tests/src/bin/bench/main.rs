@@ -22,6 +22,7 @@ mod plan;
 mod stores;
 mod torch;
 mod tta;
+mod tune;
 mod wasm_vs_torch;
 
 /// One figure.
@@ -74,6 +75,7 @@ const BENCHES: &[Bench] = &[
     ("plan", plan::run),
     ("stores", stores::run),
     ("tta", tta::run),
+    ("tune", tune::run),
     ("wasm_vs_torch", wasm_vs_torch::run),
 ];
 

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::{Limits, Point};
+use crate::drawing::{Axis, begin, escaped, put};
 use crate::plan::words::{money, spoken};
 
 const WIDTH: f64 = 760.0;
@@ -11,36 +12,6 @@ const LEFT: f64 = 90.0;
 const RIGHT: f64 = 30.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 60.0;
-
-/// An axis: which values it shows, and where.
-struct Axis {
-    from: f64,
-    to: f64,
-    step: f64,
-    start: f64,
-    end: f64,
-}
-
-impl Axis {
-    /// From zero to a round number above the largest value, in four to ten round steps.
-    fn over(largest: f64, start: f64, end: f64) -> Self {
-        let largest = if largest > 0.0 { largest } else { 1.0 };
-        let magnitude = 10_f64.powf((largest / 5.0).log10().floor());
-        let step = [1.0, 2.0, 5.0, 10.0].map(|it| it * magnitude).into_iter().find(|it| largest / it <= 7.0);
-        let step = step.unwrap_or(10.0 * magnitude);
-        Self { from: 0.0, to: (largest / step).ceil() * step, step, start, end }
-    }
-
-    fn at(&self, value: f64) -> f64 {
-        let part = ((value - self.from) / (self.to - self.from)).clamp(0.0, 1.0);
-        self.start + part * (self.end - self.start)
-    }
-
-    fn ticks(&self) -> impl Iterator<Item = f64> {
-        let steps = ((self.to - self.from) / self.step).round() as u32;
-        (0..=steps).map(|step| self.from + f64::from(step) * self.step)
-    }
-}
 
 /// Draws points, with lines as long as their intervals; the recommended one has a ring and its setting in bold, and limits
 /// are dashed lines.
@@ -61,13 +32,6 @@ pub fn chart(title: &str, points: &[Point], recommended: Option<usize>, limits: 
     svg
 }
 
-/// Writing to a text cannot fail, so what `write!` returns is dropped here and nowhere else.
-macro_rules! put {
-    ($svg:expr, $($arg:tt)*) => {
-        let _ = writeln!($svg, $($arg)*);
-    };
-}
-
 fn draw(
     svg: &mut String,
     title: &str,
@@ -77,13 +41,7 @@ fn draw(
     x: &Axis,
     y: &Axis,
 ) {
-    put!(
-        svg,
-        r#"<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" font-family="sans-serif" font-size="12">"#
-    );
-    put!(svg, r##"<rect width="{WIDTH}" height="{HEIGHT}" fill="#ffffff"/>"##);
-    put!(svg, r#"<title>{}</title>"#, escaped(title));
-    put!(svg, r#"<text x="{LEFT}" y="22" font-size="15" font-weight="bold">{}</text>"#, escaped(title));
+    begin(svg, title, (WIDTH, HEIGHT), LEFT);
     let (left, right, top, bottom) = (x.start, x.end, y.end, y.start);
     for tick in x.ticks() {
         let at = x.at(tick);
@@ -178,20 +136,4 @@ fn draw_point(svg: &mut String, point: &Point, is_best: bool, x: &Axis, y: &Axis
 /// A tick of the axis of time, which is zero or a round number.
 fn short_time(seconds: f64) -> String {
     if seconds == 0.0 { "0".to_owned() } else { spoken(seconds) }
-}
-
-/// Text that stands for itself in XML.
-fn escaped(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => safe.push_str("&amp;"),
-            '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
-            '"' => safe.push_str("&quot;"),
-            it if it.is_control() => safe.push(' '),
-            it => safe.push(it),
-        }
-    }
-    safe
 }
