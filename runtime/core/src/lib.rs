@@ -12,11 +12,13 @@
 //! - [`sync`]: how what workers compute becomes one model
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`stay`]: whether a job that is over stays, or is deleted
+//! - [`follow`]: when a job that follows its data set trains again
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
 //! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
 
 pub mod cost;
+pub mod follow;
 pub mod gaussian;
 pub mod learning;
 pub mod plan;
