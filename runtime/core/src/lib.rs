@@ -13,6 +13,7 @@
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`stay`]: whether a job that is over stays, or is deleted
 //! - [`follow`]: when a job that follows its data set trains again
+//! - [`standing`]: what a standing order starts for a data set that has grown
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
 //! - [`gaussian`]: what a function that was seen at a few points is likely to be elsewhere
@@ -24,6 +25,7 @@ pub mod learning;
 pub mod plan;
 pub mod queue;
 pub mod spec;
+pub mod standing;
 pub mod stay;
 pub mod suspects;
 pub mod sync;
