@@ -22,6 +22,7 @@ pub mod blocks;
 pub mod build;
 pub mod digits;
 pub mod manifest;
+pub mod picks;
 pub mod preview;
 pub mod read;
 pub mod rows;
