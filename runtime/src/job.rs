@@ -12,6 +12,7 @@
 //! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
+//! - [`following`]: jobs that wait for their data sets to grow
 //! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
@@ -41,6 +42,7 @@ pub mod events;
 pub mod exchange;
 pub mod facilities;
 mod fan_out;
+pub mod following;
 mod free;
 mod held;
 mod infer;
@@ -76,6 +78,7 @@ pub mod workshop;
 
 pub use accounting::total;
 pub use events::EventBook;
+pub(crate) use following::follow;
 pub use live::Live;
 pub(crate) use prepare::device_and_codec;
 pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
@@ -97,6 +100,7 @@ pub struct Jobs {
 
 impl Jobs {
     pub fn new(roster: Roster, facilities: Facilities) -> Self {
+        // A job that is over may be one that an order has waited for.
         Self { roster, facilities }
     }
 

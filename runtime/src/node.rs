@@ -228,6 +228,7 @@ impl Node {
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
         tokio::spawn(resident::give_back_when_idle(Arc::downgrade(&node)));
         tokio::spawn(job::schedule(Arc::downgrade(&node.jobs)));
+        tokio::spawn(job::follow(Arc::downgrade(&node.jobs)));
         Ok((node, key))
     }
 

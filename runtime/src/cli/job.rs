@@ -17,7 +17,7 @@ use weft_core::spec::ShapeChange;
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those that are queued, running, done, stopped or failed
+    /// Only those that are queued, running, waiting, done, stopped or failed
     #[arg(long, value_parser = word::<State>)]
     state: Option<State>,
     /// At most so many
@@ -63,6 +63,9 @@ pub enum JobVerb {
         /// Also show where the time went
         #[arg(long)]
         stages: bool,
+        /// Show the versions of its data set that it has trained on, if it follows it
+        #[arg(long, conflicts_with = "stages")]
+        versions: bool,
     },
     /// Delete a job that is over; its models stay
     Delete {
@@ -133,7 +136,7 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             let job = client.stop_job(&name)?;
             let sentence = match job.state {
                 State::Stopped => format!("job `{name}` is stopped; `weft job resume {name}` goes on with it"),
-                State::Queued | State::Running => format!("job `{name}` is about to stop"),
+                State::Queued | State::Running | State::Waiting => format!("job `{name}` is about to stop"),
                 State::Done | State::Failed => format!("job `{name}` was over: it is {}", job.state.word()),
             };
             out.done(&job, sentence)
@@ -153,7 +156,7 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             out.done(&detail, sentence)
         }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
-        JobVerb::History { name, stages } => history(&name, stages, client, out),
+        JobVerb::History { name, stages, versions } => history(&name, stages, versions, client, out),
         JobVerb::Delete { name, yes } => {
             confirm(&format!("delete job `{name}` with its history?"), yes)?;
             client.delete_job(&name)?;
@@ -238,7 +241,7 @@ fn describe(detail: &JobDetail, out: &Output) -> String {
     out.fields(&rows)
 }
 
-fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
+fn history(name: &Name, stages: bool, versions: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
     let mut all = JobHistory { epochs: Vec::new(), next: None };
     loop {
         let page = client.job_history(name, all.next)?;
@@ -249,6 +252,9 @@ fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::
         }
     }
     out.show(&all, || {
+        if versions {
+            return versions_table(&all.epochs, out);
+        }
         let mut text = epochs_table(&all.epochs, out);
         for epoch in &all.epochs {
             for change in &epoch.reshaped {
@@ -303,6 +309,28 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
         "COST",
     ];
     out.table(&header, &rows)
+}
+
+/// What was trained on, version by version, and how the loss on what was new in each has changed.
+fn versions_table(epochs: &[EpochRecord], out: &Output) -> String {
+    let of = |epoch: &EpochRecord| epoch.data.map(|data| data.version);
+    let row = |epochs: &[EpochRecord]| {
+        let (first, last) = (epochs.first()?, epochs.last()?);
+        let data = first.data?;
+        let spending: f64 = epochs.iter().map(|epoch| epoch.spending.cost).sum();
+        Some(vec![
+            short_version(&data.version.to_string()).to_owned(),
+            format!("{}-{}", first.epoch, last.epoch),
+            data.new.to_string(),
+            data.replayed.to_string(),
+            number(data.loss_before),
+            number(last.data.and_then(|data| data.loss_after)),
+            number(last.validation.get("accuracy").copied()),
+            format!("{spending:.6}"),
+        ])
+    };
+    let rows: Vec<Vec<String>> = epochs.chunk_by(|a, b| of(a) == of(b)).filter_map(row).collect();
+    out.table(&["VERSION", "EPOCHS", "NEW", "REPLAYED", "LOSS BEFORE", "AFTER", "ACCURACY", "COST"], &rows)
 }
 
 /// Seconds that all workers spent, by what they spent them on.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serde::de::DeserializeOwned;
+use weft_core::spec::Follow;
 
 use super::client::{Client, ClientError};
 use super::output::Output;
@@ -15,6 +16,7 @@ use crate::digest::{Digest, hex};
 use crate::job::JobSpec;
 use crate::names::{MAX_NAME, Name};
 
+mod follow;
 mod options;
 pub mod screen;
 pub mod watch;
@@ -44,6 +46,11 @@ pub struct TrainArgs {
     /// Of first weights, order of samples, and everything else that is random [default: made up]
     #[arg(long)]
     seed: Option<u64>,
+    /// When its epochs are done, wait for new versions of the data set, and train on each: on its new samples, and on a
+    /// share of the old ones. All of `replay=SHARE,epochs=N,versions=N,idle=SPAN` may be left out
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true, default_missing_value = "",
+        value_parser = follow::follow)]
+    follow: Option<Follow>,
     /// Do not follow the job: say its name and leave it running
     #[arg(short, long)]
     detach: bool,
@@ -61,7 +68,7 @@ impl TrainArgs {
     fn spec(self) -> JobSpec {
         let base = JobSpec::new(self.function, self.dataset.map(Into::into));
         let name = self.name.map(Into::into);
-        self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base })
+        self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, follow: self.follow, ..base })
     }
 }
 
@@ -105,7 +112,7 @@ pub fn run(args: TrainArgs, client: &Client, out: &Output) -> anyhow::Result<()>
 }
 
 /// Whether this is meant as a path, not as a name on the node.
-fn is_path(text: &str, extension: &str) -> bool {
+pub(super) fn is_path(text: &str, extension: &str) -> bool {
     text.contains(['/', '\\']) || text == "." || Path::new(text).extension().is_some_and(|end| end == extension)
 }
 
@@ -144,9 +151,19 @@ fn model_name(file: &Path, digest: &Digest) -> anyhow::Result<Name> {
 fn submit(spec: &JobSpec, client: &Client, out: &Output) -> Result<JobView, ClientError> {
     let mut random = [0; 16];
     let key = getrandom::fill(&mut random).ok().map(|()| hex(&random));
+    submit_as(spec, key.as_deref(), client, out)
+}
+
+/// The same, under a key: whoever sends the same job with the same key gets that job.
+pub(super) fn submit_as(
+    spec: &JobSpec,
+    key: Option<&str>,
+    client: &Client,
+    out: &Output,
+) -> Result<JobView, ClientError> {
     let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
-        let error = match client.submit_job(spec, key.as_deref()) {
+        let error = match client.submit_job(spec, key) {
             Ok(job) => return Ok(job),
             Err(error) => error,
         };

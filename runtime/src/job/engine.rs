@@ -7,6 +7,7 @@
 //! - `rounds`: one round, and what comes of it
 //! - `epoch`: the end of an epoch
 //! - `reshaping`: other workers, between two rounds
+//! - `versions`: versions of a data set that the job follows
 //! - `keeper`: who keeps what it comes to
 
 use std::collections::BTreeMap;
@@ -39,6 +40,7 @@ mod epoch;
 mod keeper;
 mod reshaping;
 mod rounds;
+mod versions;
 
 use beginning::Machinery;
 pub use beginning::{Load, Origin};
@@ -49,6 +51,8 @@ pub use keeper::{Keeper, ModelFacts};
 pub enum Ending {
     /// With the reason.
     Done(String),
+    /// It has trained on all that there was, and follows its data set.
+    CaughtUp,
     Halted(Halt),
 }
 
@@ -93,7 +97,7 @@ impl<K: Keeper> Engine<K> {
     pub async fn run(mut self) -> Ending {
         self.accounting.begin();
         let ending = match self.train().await {
-            Ok(reason) => Ending::Done(reason),
+            Ok(ending) => ending,
             Err(halt) => Ending::Halted(halt),
         };
         self.account();
@@ -106,14 +110,15 @@ impl<K: Keeper> Engine<K> {
         {
             return match ending {
                 Ending::Halted(halt) => Ending::Halted(halt),
-                Ending::Done(_) => Ending::Halted(halt),
+                Ending::Done(_) | Ending::CaughtUp => Ending::Halted(halt),
             };
         }
         ending
     }
 
-    async fn train(&mut self) -> Result<String, Halt> {
-        let epochs = self.workshop.spec().words.epochs;
+    async fn train(&mut self) -> Result<Ending, Halt> {
+        let (epochs, follows) = (self.workshop.brief.epochs.end, self.workshop.spec().words.follow.is_some());
+        self.begin_version().await?;
         while self.training.progress.epoch < epochs {
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
             let mut steps = self.begin_steps();
@@ -126,12 +131,16 @@ impl<K: Keeper> Engine<K> {
                     false => self.next_round(steps).await?,
                 }
             }
-            let verdict = self.end_epoch().await?;
-            if let Verdict::End(reason) = verdict {
-                return Ok(reason);
+            match self.end_epoch().await? {
+                Verdict::GoOn => {}
+                Verdict::Enough(_) if follows => break,
+                Verdict::End(reason) | Verdict::Enough(reason) => return Ok(Ending::Done(reason)),
             }
         }
-        Ok(format!("all {epochs} epochs are done"))
+        Ok(match follows {
+            true => Ending::CaughtUp,
+            false => Ending::Done(format!("all {epochs} epochs are done")),
+        })
     }
 
     /// Steps of this epoch from the latest change of shape on, of which followers are told how many are done.
@@ -163,7 +172,7 @@ impl<K: Keeper> Engine<K> {
 
     fn position(&self, steps: u64) -> Position {
         let Progress { epoch, done, .. } = self.training.progress;
-        Position { epoch, epochs: self.workshop.spec().words.epochs, done, steps }
+        Position { epoch, epochs: self.workshop.brief.epochs.end, done, steps }
     }
 
     /// Whether workers do not wait for each other.

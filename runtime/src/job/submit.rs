@@ -9,6 +9,7 @@ use weft_gpu::Request;
 use weft_gpu::pool::{PoolError, Spare, Wish};
 
 use super::apart::apart;
+use super::following::Following;
 use super::prepare::{Found, device_and_codec};
 use super::record::{Job, State};
 use super::room::check_quota;
@@ -85,6 +86,7 @@ impl Jobs {
             seed,
             version: function.active,
             data,
+            following: spec.follow.map(|_| Following::first(spec.epochs)),
             shape: None,
             changes: Vec::new(),
             scaled: false,
@@ -147,6 +149,7 @@ impl Jobs {
         if queued >= limit as usize {
             return Err(JobError::Quota { name: "queued_jobs", limit: limit.into(), what: "another job".to_owned() });
         }
+        self.check_followers(tenant, job.spec.follow.as_ref())?;
         let live = self.roster.add(job, tenant).await?;
         drop(changing);
         tenant.ledger.charge_job();

@@ -377,7 +377,7 @@ impl Team {
     pub fn misfit(&self, contribution: &Contribution) -> Option<String> {
         let exchange = self.workshop.exchange(&self.shape);
         let wanted = match (self.task, exchange) {
-            (Some(Task::Evaluate) | None, _) => return None,
+            (Some(Task::Evaluate | Task::EvaluateNew) | None, _) => return None,
             (Some(Task::Update | Task::ShowWeights), _) | (_, Exchange::Weights) => self.sizes.weights,
             (_, Exchange::Duals) => self.sizes.weights,
             (_, Exchange::Gradients | Exchange::Statistics) => self.sizes.payload,

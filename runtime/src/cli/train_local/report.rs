@@ -49,6 +49,8 @@ pub struct Trained {
 fn state(ending: Ending) -> (State, String) {
     match ending {
         Ending::Done(reason) => (State::Done, reason),
+        // Nothing here grows that could be waited for.
+        Ending::CaughtUp => (State::Done, "all epochs are done".to_owned()),
         Ending::Halted(Halt::OutOfTime) => (State::Done, "`max_time` is over".to_owned()),
         Ending::Halted(Halt::Stopped | Halt::Paused) => (State::Stopped, "interrupted".to_owned()),
         // There is nobody here who would make room, or start it again.
@@ -92,6 +94,7 @@ impl Trained {
                 spec: subject.spec.clone(),
                 shape: report.shape,
                 changes: Vec::new(),
+                following: None,
                 seed: subject.spec.seed.unwrap_or(0),
                 version: subject.version.to_string(),
                 data_version: subject.data_version.map(|digest| digest.to_string()),
