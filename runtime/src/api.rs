@@ -39,6 +39,7 @@ mod operations;
 mod params;
 pub mod problem;
 mod request;
+mod standing;
 mod tenants;
 pub mod types;
 mod uploads;
@@ -103,6 +104,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/datasets", get(datasets::list))
         .route("/v1/datasets/{name}", put(datasets::create).get(datasets::show).delete(datasets::delete))
         .route("/v1/datasets/{name}/append", post(datasets::append))
+        .route("/v1/datasets/{name}/on-append", put(standing::give).get(standing::show).delete(standing::take_back))
+        .route("/v1/on-append", get(standing::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{name}", put(models::create).get(models::show).delete(models::delete))
         .route("/v1/models/{name}/file", get(models::file))

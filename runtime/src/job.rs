@@ -13,6 +13,7 @@
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
 //! - [`following`]: jobs that wait for their data sets to grow
+//! - [`standing`]: jobs that are started whenever a data set has grown
 //! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
@@ -67,6 +68,7 @@ mod schedule;
 mod scheme;
 mod seam;
 mod silence;
+pub mod standing;
 mod submit;
 mod suspects;
 pub mod team;
@@ -85,6 +87,8 @@ pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
 pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;
+pub(crate) use standing::keep_orders;
+pub use standing::{StandingOrder, StandingOrders};
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
 
@@ -95,13 +99,15 @@ use crate::devices::is_busy;
 /// The jobs of a node: what they are, and what can be asked of them.
 pub struct Jobs {
     pub roster: Roster,
+    pub standing: StandingOrders,
     facilities: Facilities,
 }
 
 impl Jobs {
-    pub fn new(roster: Roster, facilities: Facilities) -> Self {
+    pub fn new(roster: Roster, standing: StandingOrders, facilities: Facilities) -> Self {
         // A job that is over may be one that an order has waited for.
-        Self { roster, facilities }
+        let standing = standing.woken_by(roster.ended.clone());
+        Self { roster, standing, facilities }
     }
 
     /// Whether the node stops: then no job begins to run.

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 use utoipa::OpenApi;
 
 use super::{
-    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, tenants, uploads,
+    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, standing, tenants,
+    uploads,
 };
 use crate::job::RANGES;
 use crate::names::MAX_NAME;
@@ -22,6 +23,7 @@ use crate::params::space::MAX_KEY;
         functions::delete_version, functions::rollback, invoke::invoke, logs::logs,
         uploads::begin, uploads::show, uploads::part, uploads::delete,
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
+        standing::give, standing::show, standing::take_back, standing::list,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::scale,
@@ -57,7 +59,7 @@ const PROBLEMS: &[(u16, &str)] = &[
 ];
 
 /// Operations that run a tenant's code before they answer.
-const RUN_CODE: &[&str] = &["invoke", "submit_job", "resume_job", "infer_job"];
+const RUN_CODE: &[&str] = &["invoke", "submit_job", "give_order", "resume_job", "infer_job"];
 
 const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
 const DIGEST_BEGINNING: &str = "^(sha256:)?[0-9A-Fa-f]{1,64}$";

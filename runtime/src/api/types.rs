@@ -7,10 +7,12 @@ use crate::logs::LogLine;
 use crate::tenant::{Quota, QuotaPatch, Usage};
 
 mod jobs;
+mod standing;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
 };
+pub use standing::{StandingOrderList, StandingOrderView};
 
 /// A deployed function.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]

@@ -71,6 +71,8 @@ pub struct Roster {
     pub(super) wake: Arc<Notify>,
     /// Has jobs looked at that wait for data.
     pub(super) followers: Arc<Notify>,
+    /// Tells that a job is over.
+    pub(super) ended: Arc<Notify>,
     /// One change of which jobs there are at a time. A backup holds it for reading.
     changing: Arc<tokio::sync::RwLock<()>>,
     /// Held for reading while a job's record is written and shown; whoever holds it for writing finds both the same.
@@ -102,8 +104,8 @@ impl Roster {
         }
         let queue = Mutex::new(Queue::new(max_workers, PATIENCE, BARS_FOR));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
-        let (wake, followers, changing, recording) = Default::default();
-        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, followers, changing, recording })
+        let (wake, followers, ended, changing, recording) = Default::default();
+        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, followers, ended, changing, recording })
     }
 
     /// Who tells which blobs are needed.

@@ -16,12 +16,21 @@ use super::room::check_quota;
 use super::workshop::{LEFT_BY_JOBS, Workshop, split_memory};
 use super::{JobError, Jobs};
 use crate::clock::unix_ms;
+use crate::dataset::Manifest;
 use crate::devices::is_busy;
 use crate::digest::Digest;
 use crate::locks::Lock;
 use crate::names::{MAX_NAME, Name};
 use crate::seed;
 use crate::tenant::{Tenant, TenantId};
+
+/// A job that was found to make sense.
+struct Draft {
+    job: Job,
+    /// Where it runs, if there was room to try it out.
+    prepared: Option<Arc<Workshop>>,
+    manifest: Option<Arc<Manifest>>,
+}
 
 impl Jobs {
     /// Queues a job. The second part tells whether it is new, or was found by its key.
@@ -57,12 +66,22 @@ impl Jobs {
         }
     }
 
-    async fn accept(
+    /// Refuses words that could not be submitted now.
+    pub(super) async fn try_words(self: &Arc<Self>, tenant: &Arc<Tenant>, spec: JobSpec) -> Result<(), JobError> {
+        let (jobs, tenant) = (self.clone(), tenant.clone());
+        let tried = tokio::spawn(async move { jobs.draft(&tenant, spec, None).await.map(drop) }).await;
+        tried.unwrap_or_else(|error| {
+            Err(JobError::Io { what: "the request was interrupted", error: io::Error::other(error) })
+        })
+    }
+
+    /// A job that is not queued yet, tried out as far as there is room for that.
+    async fn draft(
         self: &Arc<Self>,
         tenant: &Arc<Tenant>,
         spec: JobSpec,
         idempotency: Option<(String, Digest)>,
-    ) -> Result<(Arc<Job>, bool), JobError> {
+    ) -> Result<Draft, JobError> {
         device_and_codec(&spec.check()?)?;
         let name = match &spec.name {
             Some(name) => name.parse().map_err(|error| BadSpec::new("name", error))?,
@@ -128,6 +147,16 @@ impl Jobs {
             job.host = prepared.brief.host;
             check_quota(tenant, &job.shape(), job.host_bytes())?;
         }
+        Ok(Draft { job, prepared, manifest })
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        spec: JobSpec,
+        idempotency: Option<(String, Digest)>,
+    ) -> Result<(Arc<Job>, bool), JobError> {
+        let Draft { job, prepared, manifest } = self.draft(tenant, spec, idempotency).await?;
         let changing = self.roster.pause().await;
         if let Some((key, asked)) = &job.idempotency
             && let Some(found) = self.repeated(tenant.id, Some(key), asked)?
