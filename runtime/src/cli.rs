@@ -32,6 +32,7 @@ mod new;
 mod node;
 mod output;
 mod params;
+mod pipeline;
 mod profile;
 mod samples;
 mod sse;
@@ -130,6 +131,8 @@ enum Verb {
     Job(job::JobVerb),
     /// Train a function on this machine, without a node
     TrainLocal(Box<train_local::TrainLocalArgs>),
+    /// Run the steps of a file: preprocess, tune, train, evaluate, push; what has not changed is not done again
+    Pipeline(pipeline::PipelineArgs),
     /// Use a trained model on samples: a job's, or one on this machine
     Infer(Box<infer::InferArgs>),
     /// Look at values of the parameter store, and delete them
@@ -200,6 +203,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Train(args) => train::run(*args, &global.client()?, out),
         Verb::Jobs(args) => job::list(args, &global.client()?, out),
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
+        Verb::Pipeline(args) => pipeline::run(args, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Params(verb) => params::run(verb, &global.client()?, out),
         Verb::Logs(args) => logs::run(args, &global.client()?, out),
