@@ -18,6 +18,8 @@ problems=$(
     lines_that_name node !(api|api.rs|backup.rs|cli|cli.rs|node|node.rs|resident.rs|server|server.rs)
     # A job does not know by which way it is asked for.
     lines_that_name '(server|cli)' job job.rs
+    # A job does not know who looks for the best of many.
+    lines_that_name study job job.rs
     # What jobs are made of knows no jobs.
     lines_that_name job @(catalog|dataset|devices|host|params|places|registry|sandbox|tenant|train)?(.rs)
 )

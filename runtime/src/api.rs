@@ -41,6 +41,8 @@ pub mod problem;
 mod request;
 mod standing;
 mod tenants;
+mod tune_events;
+mod tunes;
 pub mod types;
 mod uploads;
 
@@ -119,6 +121,15 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/jobs/{name}/scale", post(jobs::scale))
         .route("/v1/jobs/{name}/workers/{worker}/kill", post(jobs::kill_worker))
         .route("/v1/jobs/{name}/infer", post(jobs::infer))
+        .route("/v1/functions/{name}/description", get(tunes::describe))
+        .route("/v1/tunes", post(tunes::submit).get(tunes::list))
+        .route("/v1/tunes/{name}", get(tunes::show).delete(tunes::delete))
+        .route("/v1/tunes/{name}/trials", get(tunes::trials))
+        .route("/v1/tunes/{name}/events", get(tune_events::events))
+        .route("/v1/tunes/{name}/stop", post(tunes::stop))
+        .route("/v1/tunes/{name}/resume", post(tunes::resume))
+        .route("/v1/tunes/{name}/ask", post(tunes::ask))
+        .route("/v1/tunes/{name}/tell", post(tunes::tell))
         .route("/v1/params", get(params::list).delete(params::delete_all))
         .route("/v1/params/{*name}", get(params::get).put(params::set).delete(params::delete))
         .route("/v1/usage", get(tenants::usage))

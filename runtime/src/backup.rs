@@ -57,6 +57,7 @@ pub struct RestoreSummary {
 /// everything goes on, however slowly the archive is read.
 pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Result<Bytes>>> {
     let held = (node.registry.hold().await, node.catalog.hold().await, node.jobs.roster.hold().await);
+    let studies = node.studies.roster.hold().await;
     let (records, pins) = {
         // Running jobs replace their checkpoints whatever else is held.
         let _still = node.jobs.roster.hold_still().await;
@@ -68,7 +69,7 @@ pub async fn stream(node: Arc<Node>) -> anyhow::Result<impl Stream<Item = io::Re
     let records: Vec<Entry> = records.into_iter().filter(|entry| entry.table != LEFT_OUT).collect();
     node.params.save().await?;
     let params = node.params_snapshot()?;
-    drop(held);
+    drop((held, studies));
     let (pieces, received) = mpsc::channel(4);
     let runtime = Handle::current();
     // A thread of its own: it goes at its reader's pace.

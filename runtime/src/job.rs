@@ -14,6 +14,7 @@
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
 //! - [`following`]: jobs that wait for their data sets to grow
 //! - [`standing`]: jobs that are started whenever a data set has grown
+//! - `trial`: what a study asks of jobs that are its trials
 //! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job
 //! - `keep`: what a job comes to is kept; `accounting`: what it uses is added up and charged; `meter`: how far it is, and how fast
@@ -73,6 +74,7 @@ mod submit;
 mod suspects;
 pub mod team;
 mod throttle;
+mod trial;
 pub mod work_order;
 pub mod worker;
 mod worker_loop;
@@ -81,14 +83,16 @@ pub mod workshop;
 pub use accounting::total;
 pub use events::EventBook;
 pub(crate) use following::follow;
-pub use live::Live;
+pub use live::{Judge, Live};
 pub(crate) use prepare::device_and_codec;
-pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State};
+pub use record::{EpochRecord, Job, JobEvent, Progress, Reshaped, State, TrialOf};
 pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;
 pub(crate) use standing::keep_orders;
 pub use standing::{StandingOrder, StandingOrders};
+pub(crate) use submit::made_up_name;
+pub(crate) use trial::AsTrial;
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
 

@@ -13,6 +13,7 @@
 //! - [`model`]: what training leaves behind, as files that other tools open
 //! - [`params`]: the parameter store: weights by name, exchanged between workers
 //! - [`job`]: training jobs: workers, rounds, checkpoints, history
+//! - [`study`]: many jobs, of which the best is looked for
 //! - [`local`]: the same without a node, with files
 //! - `weft-core`, the crate below: what jobs ask for and how what workers compute becomes one model; pure
 //! - [`train`]: a trainer, a data set and a device in, a model out
@@ -55,6 +56,7 @@ pub mod resident;
 pub mod sandbox;
 mod seed;
 pub mod server;
+pub mod study;
 pub mod tenant;
 mod text;
 pub mod train;

@@ -33,6 +33,7 @@ use crate::registry::{Deployed, Function, LoadedLimits, Registry, RegistryError,
 use crate::resident;
 use crate::sandbox::{Answer, Call, Compiler, Facts, InvokeError, Permit, Sandbox};
 use crate::seed;
+use crate::study::{Studies, StudyRoster};
 use crate::tenant::{Account, Charge, Key, Principal, Quota, Spent, Tenant, TenantError, Tenants};
 use crate::train::worker::FunctionHost;
 
@@ -67,6 +68,7 @@ pub struct Node {
     pub registry: Arc<Registry>,
     pub catalog: Arc<Catalog>,
     pub jobs: Arc<Jobs>,
+    pub studies: Arc<Studies>,
     pub params: Arc<dyn ParamStore>,
     pub logs: Arc<Logs>,
     pub metrics: Metrics,
@@ -199,12 +201,16 @@ impl Node {
             },
             directory: directory.clone(),
         };
+        let jobs = Arc::new(Jobs::new(roster, standing, facilities));
+        let studies = StudyRoster::load(metadata.clone(), &tenants)?;
+        let studies = Arc::new(Studies::new(studies, jobs.clone()));
         let node = Arc::new(Self {
             settings,
             tenants,
             registry,
             catalog,
-            jobs: Arc::new(Jobs::new(roster, standing, facilities)),
+            jobs,
+            studies,
             params,
             logs,
             metrics: Metrics::default(),
@@ -223,6 +229,7 @@ impl Node {
             directory,
         });
         node.jobs.resume_unfinished().await;
+        node.studies.resume_unfinished(|tenant| node.tenants.by_id(tenant));
         tokio::spawn(periodic::flush_periodically(Arc::downgrade(&node)));
         tokio::spawn(periodic::sweep_periodically(Arc::downgrade(&node)));
         tokio::spawn(periodic::find_needs(Arc::downgrade(&node)));

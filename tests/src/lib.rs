@@ -17,6 +17,7 @@
 //! - [`s3`]: a real S3 server that can be made to misbehave
 //! - [`sandbox`]: the sandbox without a server around it
 //! - [`training`]: trainers without a server around them
+//! - [`tunes`]: studies on a node
 
 pub mod bbob;
 pub mod browser;
@@ -33,4 +34,5 @@ pub mod redis;
 pub mod s3;
 pub mod sandbox;
 pub mod training;
+pub mod tunes;
 pub mod wire;

@@ -19,5 +19,6 @@ mod end_to_end {
     mod soak;
     mod tenancy;
     mod train_local;
+    mod tune;
     mod versions;
 }

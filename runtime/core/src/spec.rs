@@ -64,6 +64,9 @@ pub struct JobSpec {
     pub name: Option<String>,
     #[serde(default = "default_epochs")]
     pub epochs: u64,
+    /// After so many epochs the job comes to rest, stopped and with a checkpoint; resumed with a later `until`, it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
     /// Samples that one function sees in one step.
     #[serde(default = "default_batch")]
     pub batch: u32,
@@ -230,6 +233,7 @@ impl JobSpec {
             dataset,
             name: None,
             epochs: default_epochs(),
+            until: None,
             batch: default_batch(),
             global_batch: None,
             lr: default_rate(),

@@ -6,7 +6,9 @@
 //! - [`space`]: what is searched
 //! - [`sampler`]: which point next
 //! - [`prune`]: which trials go on
+//! - [`spec`]: what can be asked, in words
 //! - [`study`]: the machine of both, with workers, money and time
+//! - [`steer`]: what is next for a trial that is a job
 //! - [`importance`]: which parameters mattered
 //! - [`chance`]: random numbers that can be drawn again
 
@@ -15,4 +17,6 @@ pub mod importance;
 pub mod prune;
 pub mod sampler;
 pub mod space;
+pub mod spec;
+pub mod steer;
 pub mod study;

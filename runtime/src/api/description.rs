@@ -9,11 +9,12 @@ use utoipa::OpenApi;
 
 use super::{
     datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, standing, tenants,
-    uploads,
+    tune_events, tunes, uploads,
 };
 use crate::job::RANGES;
 use crate::names::MAX_NAME;
 use crate::params::space::MAX_KEY;
+use weft_core::tune::spec::RANGES as TUNE_RANGES;
 
 #[derive(OpenApi)]
 #[openapi(
@@ -28,6 +29,8 @@ use crate::params::space::MAX_KEY;
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::scale,
         jobs::kill_worker, jobs::infer, job_events::events, logs::job_logs,
+        tunes::submit, tunes::list, tunes::show, tunes::delete, tunes::trials, tunes::stop, tunes::resume, tunes::ask,
+        tunes::tell, tunes::describe, tune_events::events,
         params::list, params::get, params::set, params::delete, params::delete_all,
         tenants::usage, tenants::create, tenants::list, tenants::show, tenants::set_quota, tenants::rotate_key,
         tenants::delete,
@@ -59,7 +62,8 @@ const PROBLEMS: &[(u16, &str)] = &[
 ];
 
 /// Operations that run a tenant's code before they answer.
-const RUN_CODE: &[&str] = &["invoke", "submit_job", "give_order", "resume_job", "infer_job"];
+const RUN_CODE: &[&str] =
+    &["invoke", "submit_job", "give_order", "resume_job", "infer_job", "begin_tune", "describe_function"];
 
 const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
 const DIGEST_BEGINNING: &str = "^(sha256:)?[0-9A-Fa-f]{1,64}$";
@@ -167,6 +171,7 @@ fn describe_words(schemas: &mut Value) {
         ("JobSpec", "dataset", NAME),
         ("JobSpec", "init_from", NAME),
         ("JobSpec", "name", NAME),
+        ("TuneSpec", "name", NAME),
         ("RollbackRequest", "to", DIGEST_BEGINNING),
         ("TenantRequest", "store", STORE),
         ("FunctionView", "version", DIGEST),
@@ -182,8 +187,10 @@ fn describe_words(schemas: &mut Value) {
             }
         }
     }
-    for (word, low, high) in RANGES {
-        let property = schemas.pointer_mut(&format!("/JobSpec/properties/{word}"));
+    let of_job = RANGES.map(|range| ("JobSpec", range));
+    let of_tune = TUNE_RANGES.map(|range| ("TuneSpec", range));
+    for (schema, (word, low, high)) in of_job.into_iter().chain(of_tune) {
+        let property = schemas.pointer_mut(&format!("/{schema}/properties/{word}"));
         if let Some(property) = property.and_then(Value::as_object_mut) {
             property.insert("minimum".to_owned(), low.into());
             property.insert("maximum".to_owned(), high.into());

@@ -24,7 +24,7 @@ use crate::node::Node;
 #[serde(deny_unknown_fields)]
 pub struct EventQuery {
     /// Only events after the one with this id.
-    after: Option<u64>,
+    pub(super) after: Option<u64>,
 }
 
 /// Read what happened in a job. With `Accept: text/event-stream`, events follow as they happen (`state`, `ready`, `progress`,

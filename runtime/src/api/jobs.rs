@@ -49,6 +49,8 @@ pub struct JobQuery {
     /// Only jobs that are so.
     #[param(inline)]
     state: Option<JobState>,
+    /// Also those that are trials of studies.
+    trials: Option<bool>,
 }
 
 /// Which epochs.
@@ -86,6 +88,8 @@ fn view(job: &Job, queue_position: Option<usize>) -> JobView {
         started_at: job.started_ms.map(rfc3339),
         ended_at: job.ended_ms.map(rfc3339),
         seconds: milliseconds as f64 / 1e3,
+        tune: job.trial.as_ref().map(|trial| trial.study.to_string()),
+        trial: job.trial.as_ref().map(|trial| trial.number),
     }
 }
 
@@ -131,7 +135,7 @@ fn written(epoch: &EpochRecord) -> usize {
     usize::try_from(2 * epoch.bytes()).unwrap_or(usize::MAX)
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, ApiError> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let text = value.to_str().ok().filter(|text| (1..=MAX_KEY).contains(&text.len()));
     let text = text.filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
@@ -186,7 +190,8 @@ pub async fn list(
     Params(query): Params<JobQuery>,
 ) -> Result<Response, ApiError> {
     let mut jobs = node.jobs.roster.list(tenant.id);
-    jobs.retain(|job| query.state.is_none_or(|state| job.state == state));
+    let trials = query.trials.unwrap_or(false);
+    jobs.retain(|job| query.state.is_none_or(|state| job.state == state) && (trials || job.trial.is_none()));
     let (jobs, next) = Page::new(query.limit, query.after).of(jobs, |job| &job.name);
     // One look at the queue, however many of them wait.
     let positions = match jobs.iter().any(|job| job.state == JobState::Queued) {

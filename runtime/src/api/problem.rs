@@ -19,6 +19,7 @@ use crate::params::ParamError;
 use crate::places::NoPlace;
 use crate::registry::RegistryError;
 use crate::sandbox::{CompileError, InvokeError, LimitHit};
+use crate::study::StudyError;
 use crate::tenant::{OverLimit, StorageFull, TenantError};
 use crate::text;
 
@@ -271,6 +272,25 @@ impl From<JobError> for ApiError {
             JobError::Meta(_) | JobError::Blob(_) | JobError::Randomness(_) | JobError::Io { .. } => {
                 Self::internal(&text)
             }
+        }
+    }
+}
+
+impl From<StudyError> for ApiError {
+    fn from(error: StudyError) -> Self {
+        let text = error.to_string();
+        match error {
+            StudyError::NotFound(_) | StudyError::NoTrial { .. } => Self::new(Kind::NotFound, text),
+            StudyError::Exists(_)
+            | StudyError::OtherRequest(_)
+            | StudyError::Wrong { .. }
+            | StudyError::NotTold(_)
+            | StudyError::Gone => Self::new(Kind::Conflict, text),
+            StudyError::Bad(bad) => Self::new(Kind::InvalidJob, text).word(bad.word),
+            StudyError::Quota { name, .. } => Self::new(Kind::QuotaExceeded, text).limit(name),
+            StudyError::TenantDeleted => Self::tenant_deleted(),
+            StudyError::Job(error) => error.into(),
+            StudyError::Meta(_) | StudyError::Randomness(_) => Self::internal(&text),
         }
     }
 }

@@ -8,11 +8,16 @@ use crate::tenant::{Quota, QuotaPatch, Usage};
 
 mod jobs;
 mod standing;
+mod tunes;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
 };
 pub use standing::{StandingOrderList, StandingOrderView};
+pub use tunes::{
+    AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport,
+    TrialView, TuneDetail, TuneEventList, TuneEventView, TuneList, TuneView,
+};
 
 /// A deployed function.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -86,6 +91,34 @@ pub struct RollbackRequest {
     /// The beginning of a version's digest; without it, the version that ran before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
+}
+
+/// What a trainer says of itself.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct DescriptionView {
+    pub summary: String,
+    pub parameters: Vec<ParameterView>,
+    /// What of that can be searched, as a study has it in its `search`.
+    pub search: Vec<String>,
+}
+
+/// A parameter that a trainer takes.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct ParameterView {
+    pub name: String,
+    pub summary: String,
+    /// What it is if nobody says otherwise, and what it can be at least and at most.
+    pub default: serde_json::Value,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<serde_json::Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<serde_json::Value>,
+    /// What a text can be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<String>,
+    /// Whether equal factors matter, and not equal steps.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub log: bool,
 }
 
 /// Lines of a function's log.

@@ -120,6 +120,9 @@ impl<K: Keeper> Engine<K> {
         let (epochs, follows) = (self.workshop.brief.epochs.end, self.workshop.spec().words.follow.is_some());
         self.begin_version().await?;
         while self.training.progress.epoch < epochs {
+            if let Some(until) = self.keeper.until().filter(|until| self.training.progress.epoch >= *until) {
+                return Err(Halt::Rested(until));
+            }
             // The shape may change in the middle of an epoch, and what is left of it is divided anew.
             let mut steps = self.begin_steps();
             while self.training.progress.done < steps {

@@ -238,6 +238,9 @@ impl Keeper for Kept {
     }
 
     async fn model(&self, suffix: &str, shared: &GlobalModel, plan: &Plan, facts: ModelFacts) -> Result<(), Halt> {
+        if !self.live.is_model_kept() {
+            return Ok(());
+        }
         let name = self.name(suffix).map_err(Halt::Failed)?;
         let meta = Meta {
             function: Some(self.workshop.brief.version),
@@ -280,6 +283,10 @@ impl Keeper for Kept {
             return Err(format!("the tenant's `device_seconds` of {limit} are used up"));
         }
         Ok(())
+    }
+
+    fn until(&self) -> Option<u64> {
+        self.live.job().until
     }
 
     fn wanted_shape(&self, epoch: u64, is_begun: bool, now: &Shape) -> Option<Shape> {

@@ -44,8 +44,15 @@ pub struct Live {
     lists: Arc<BlockLists>,
     /// Whether it is about to be deleted, or was.
     stay: Mutex<Stay>,
+    /// Who says whether its model is kept, if somebody does.
+    judge: Mutex<Option<Arc<dyn Judge>>>,
     /// What its record and its history take of the tenant's `job_bytes`.
     charge: Mutex<RecordCharge>,
+}
+
+/// Says whether a trial's model is worth keeping, when the trial comes to an end or to rest.
+pub trait Judge: Send + Sync {
+    fn keeps_model(&self, job: &Job) -> bool;
 }
 
 /// What a job's record and its history take.
@@ -85,11 +92,22 @@ impl Live {
             needs: RwLock::default(),
             lists,
             stay: Mutex::default(),
+            judge: Mutex::default(),
         })
     }
 
     pub fn job(&self) -> Arc<Job> {
         self.job.reading().clone()
+    }
+
+    pub(super) fn set_judge(&self, judge: Arc<dyn Judge>) {
+        *self.judge.locked() = Some(judge);
+    }
+
+    /// Whether the model that it has come to is to be kept.
+    pub(super) fn is_model_kept(&self) -> bool {
+        let judge = self.judge.locked().clone();
+        judge.is_none_or(|judge| judge.keeps_model(&self.job()))
     }
 
     /// Charges the tenant for another epoch of its history, before that is kept.

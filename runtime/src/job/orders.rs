@@ -37,13 +37,23 @@ impl Jobs {
 
     /// Goes on with a job that is over, from its last checkpoint. None of its code runs before its turn has come.
     pub async fn resume(self: &Arc<Self>, tenant: &Arc<Tenant>, name: &str) -> Result<Arc<Job>, JobError> {
+        self.resume_until(tenant, name, None).await
+    }
+
+    /// The same, up to an epoch at which it rests again.
+    pub async fn resume_until(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        name: &str,
+        until: Option<u64>,
+    ) -> Result<Arc<Job>, JobError> {
         if self.is_stopping() {
             return Err(JobError::Stopping);
         }
         let live = self.roster.live(tenant.id, name)?;
         can_go_on(&live.job())?;
         self.find_needs(tenant, &live).await?;
-        let resumed = self.resume_found(tenant, &live).await;
+        let resumed = self.resume_found(tenant, &live, until).await;
         if resumed.is_err() && live.job().state.is_over() {
             live.forget_needs();
         }
@@ -63,7 +73,12 @@ impl Jobs {
         Ok(())
     }
 
-    async fn resume_found(self: &Arc<Self>, tenant: &Arc<Tenant>, live: &Arc<Live>) -> Result<Arc<Job>, JobError> {
+    async fn resume_found(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        live: &Arc<Live>,
+        until: Option<u64>,
+    ) -> Result<Arc<Job>, JobError> {
         let changing = self.roster.pause().await;
         let job = live.job();
         can_go_on(&job)?;
@@ -78,6 +93,10 @@ impl Jobs {
         live.orders.send_replace(Order::Run);
         let job = self.roster.change(live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);
+            job.until = until;
+            if let Some(trial) = &mut job.trial {
+                trial.held = false;
+            }
             job.starts += 1;
             job.forget_deaths();
             job.forget_room();
@@ -101,10 +120,10 @@ impl Jobs {
         }
     }
 
-    /// Forgets all jobs that are over, and says how many.
+    /// Forgets all jobs that are over, and says how many. Trials go with their studies.
     pub async fn prune(&self, tenant: &Tenant) -> Result<u64, JobError> {
         let mut deleted = 0;
-        for job in self.roster.list(tenant.id).iter().filter(|job| job.state.is_over()) {
+        for job in self.roster.list(tenant.id).iter().filter(|job| job.state.is_over() && job.trial.is_none()) {
             match self.forget(tenant, job).await {
                 Ok(forgotten) => deleted += u64::from(forgotten),
                 // Somebody else deletes it just now.

@@ -227,6 +227,27 @@ pub struct Job {
     /// The key that the client gave with its request, and the digest of that.
     #[serde(default)]
     pub idempotency: Option<(String, Digest)>,
+    /// The epoch after which it comes to rest, if it is to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+    /// What it is to a study, if it is a trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<TrialOf>,
+}
+
+/// What a job is to a study.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TrialOf {
+    pub study: Name,
+    /// Of the study, told from every other of that name.
+    pub id: u64,
+    pub number: u32,
+    /// What the trial cost as a job that was deleted.
+    #[serde(default)]
+    pub spent_before: f64,
+    /// Whether it was stopped because its study was.
+    #[serde(default)]
+    pub held: bool,
 }
 
 impl Record for Job {
@@ -304,6 +325,12 @@ impl Job {
         if self.checkpoint.is_none() && self.spec.workers.is_range() && !self.scaled {
             self.shape = Some(Shape { workers: self.spec.workers.least, ..self.shape() });
         }
+    }
+
+    /// Whether it has come to the epoch at which it was to rest.
+    pub fn has_rested(&self) -> bool {
+        let done = self.history.last().map_or(0, |epoch| epoch.epoch);
+        self.state == State::Stopped && self.until.is_some_and(|until| done >= until)
     }
 
     /// Steps that are kept.
@@ -429,6 +456,8 @@ pub(super) mod tests {
             changes: Vec::new(),
             scaled: false,
             idempotency: None,
+            until: None,
+            trial: None,
         }
     }
 

@@ -108,6 +108,9 @@ fn run(
         Ending::CaughtUp => job.caught_up(*live.orders.borrow() == Order::Stop),
         Ending::Halted(Halt::OutOfTime) => job.end(State::Done, "`max_time` is over"),
         Ending::Halted(Halt::Stopped) => job.end(State::Stopped, "stopped"),
+        Ending::Halted(Halt::Rested(epoch)) => {
+            job.end(State::Stopped, format!("it rests after epoch {epoch}, as its `until` says; resume it to go on"));
+        }
         Ending::Halted(Halt::Failed(error)) => job.end(State::Failed, error),
         // It goes on where it was.
         Ending::Halted(Halt::Paused) => {

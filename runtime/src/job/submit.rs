@@ -13,6 +13,7 @@ use super::following::Following;
 use super::prepare::{Found, device_and_codec};
 use super::record::{Job, State};
 use super::room::check_quota;
+use super::trial::AsTrial;
 use super::workshop::{LEFT_BY_JOBS, Workshop, split_memory};
 use super::{JobError, Jobs};
 use crate::clock::unix_ms;
@@ -23,14 +24,6 @@ use crate::locks::Lock;
 use crate::names::{MAX_NAME, Name};
 use crate::seed;
 use crate::tenant::{Tenant, TenantId};
-
-/// A job that was found to make sense.
-struct Draft {
-    job: Job,
-    /// Where it runs, if there was room to try it out.
-    prepared: Option<Arc<Workshop>>,
-    manifest: Option<Arc<Manifest>>,
-}
 
 impl Jobs {
     /// Queues a job. The second part tells whether it is new, or was found by its key.
@@ -50,7 +43,7 @@ impl Jobs {
         let (jobs, tenant) = (self.clone(), tenant.clone());
         let key = idempotency.map(|key| (key.to_owned(), asked));
         // A caller that goes away does not stop it half-way.
-        tokio::spawn(async move { jobs.accept(&tenant, spec, key).await }).await.unwrap_or_else(|error| {
+        tokio::spawn(async move { jobs.accept(&tenant, spec, key, None).await }).await.unwrap_or_else(|error| {
             Err(JobError::Io { what: "the request was interrupted", error: io::Error::other(error) })
         })
     }
@@ -68,20 +61,25 @@ impl Jobs {
 
     /// Refuses words that could not be submitted now.
     pub(super) async fn try_words(self: &Arc<Self>, tenant: &Arc<Tenant>, spec: JobSpec) -> Result<(), JobError> {
+        device_and_codec(&spec.check()?)?;
         let (jobs, tenant) = (self.clone(), tenant.clone());
-        let tried = tokio::spawn(async move { jobs.draft(&tenant, spec, None).await.map(drop) }).await;
-        tried.unwrap_or_else(|error| {
+        let tried = tokio::spawn(async move {
+            let (name, seed) = (made_up_name(&spec.function)?, spec.seed.unwrap_or(0));
+            let versions = jobs.versions(&tenant, &spec).await?;
+            jobs.try_new(&tenant, &mut new_job(tenant.id, name, spec, seed, versions)).await.map(drop)
+        });
+        tried.await.unwrap_or_else(|error| {
             Err(JobError::Io { what: "the request was interrupted", error: io::Error::other(error) })
         })
     }
 
-    /// A job that is not queued yet, tried out as far as there is room for that.
-    async fn draft(
+    pub(super) async fn accept(
         self: &Arc<Self>,
         tenant: &Arc<Tenant>,
         spec: JobSpec,
         idempotency: Option<(String, Digest)>,
-    ) -> Result<Draft, JobError> {
+        trial: Option<AsTrial>,
+    ) -> Result<(Arc<Job>, bool), JobError> {
         device_and_codec(&spec.check()?)?;
         let name = match &spec.name {
             Some(name) => name.parse().map_err(|error| BadSpec::new("name", error))?,
@@ -92,71 +90,16 @@ impl Jobs {
             // Exact in JSON too.
             None => seed::random()? >> 11,
         };
-        let (function, _) = self.facilities.registry.ready(tenant, &spec.function).await?;
-        let data = match &spec.dataset {
-            Some(dataset) => {
-                self.facilities.catalog.dataset(tenant.id, dataset)?.latest().map(|version| version.digest)
-            }
-            None => None,
+        let (version, data) = match &trial {
+            Some(trial) => (trial.version, trial.data),
+            None => self.versions(tenant, &spec).await?,
         };
-        let mut job = Job {
-            tenant: tenant.id,
-            name,
-            seed,
-            version: function.active,
-            data,
-            following: spec.follow.map(|_| Following::first(spec.epochs)),
-            shape: None,
-            changes: Vec::new(),
-            scaled: false,
-            state: State::Queued,
-            reason: String::new(),
-            created_ms: unix_ms(),
-            started_ms: None,
-            ended_ms: None,
-            ready_ms: None,
-            history: Default::default(),
-            checkpoint: None,
-            models: Vec::new(),
-            model_files: Default::default(),
-            spending: Default::default(),
-            losses: 0,
-            starts: 0,
-            deaths: Default::default(),
-            host: Default::default(),
-            idempotency,
-            spec,
-        };
-        let mut found = self.find(tenant, &job).await?;
-        let samples = found.data.as_ref().map(|data| data.manifest.train.count);
-        job.shape = Some(found.spec.first_shape(samples));
-        self.check_room(tenant, &job, &found)?;
-        let manifest = found.data.as_ref().map(|data| data.manifest.clone());
-        let prepared = loop {
-            match self.try_before(tenant, &job, found).await {
-                // There is no room to try it out now: that is done when its turn has come.
-                Err(error) if error.passes() => break None,
-                Err(JobError::OutOfMemory(_)) if job.double_memory(tenant.quota().worker_memory) => {
-                    found = self.find(tenant, &job).await?;
-                    self.check_room(tenant, &job, &found)?;
-                }
-                tried => break Some(tried?),
-            }
-        };
-        if let Some(prepared) = &prepared {
-            job.host = prepared.brief.host;
-            check_quota(tenant, &job.shape(), job.host_bytes())?;
+        let mut job = new_job(tenant.id, name, spec, seed, (version, data));
+        job.idempotency = idempotency;
+        if let Some(trial) = &trial {
+            (job.until, job.trial) = (Some(trial.until), Some(trial.of.clone()));
         }
-        Ok(Draft { job, prepared, manifest })
-    }
-
-    async fn accept(
-        self: &Arc<Self>,
-        tenant: &Arc<Tenant>,
-        spec: JobSpec,
-        idempotency: Option<(String, Digest)>,
-    ) -> Result<(Arc<Job>, bool), JobError> {
-        let Draft { job, prepared, manifest } = self.draft(tenant, spec, idempotency).await?;
+        let (prepared, manifest) = self.try_new(tenant, &mut job).await?;
         let changing = self.roster.pause().await;
         if let Some((key, asked)) = &job.idempotency
             && let Some(found) = self.repeated(tenant.id, Some(key), asked)?
@@ -169,7 +112,8 @@ impl Jobs {
         if self.roster.get(tenant.id, job.name.as_str()).is_ok() {
             return Err(JobError::Exists(job.name.to_string()));
         }
-        if self.facilities.catalog.model(tenant.id, job.name.as_str()).is_ok() {
+        // Who keeps the models of trials knows whose they are.
+        if trial.is_none() && self.facilities.catalog.model(tenant.id, job.name.as_str()).is_ok() {
             let problem = format!("there is a model `{}` already, and the job's would have that name", job.name);
             return Err(BadSpec::new("name", problem).into());
         }
@@ -180,10 +124,54 @@ impl Jobs {
         }
         self.check_followers(tenant, job.spec.follow.as_ref())?;
         let live = self.roster.add(job, tenant).await?;
+        if let Some(trial) = trial {
+            live.set_judge(trial.judge);
+        }
         drop(changing);
         tenant.ledger.charge_job();
         self.roster.enqueue(&live, prepared, manifest.as_deref());
         Ok((live.job(), true))
+    }
+
+    /// Finds what a new job needs and tries it out, as far as there is room for that.
+    pub(super) async fn try_new(
+        self: &Arc<Self>,
+        tenant: &Arc<Tenant>,
+        job: &mut Job,
+    ) -> Result<(Option<Arc<Workshop>>, Option<Arc<Manifest>>), JobError> {
+        let mut found = self.find(tenant, job).await?;
+        let samples = found.data.as_ref().map(|data| data.manifest.train.count);
+        job.shape = Some(found.spec.first_shape(samples));
+        self.check_room(tenant, job, &found)?;
+        let manifest = found.data.as_ref().map(|data| data.manifest.clone());
+        let prepared = loop {
+            match self.try_before(tenant, job, found).await {
+                // There is no room to try it out now: that is done when its turn has come.
+                Err(error) if error.passes() => break None,
+                Err(JobError::OutOfMemory(_)) if job.double_memory(tenant.quota().worker_memory) => {
+                    found = self.find(tenant, job).await?;
+                    self.check_room(tenant, job, &found)?;
+                }
+                tried => break Some(tried?),
+            }
+        };
+        if let Some(prepared) = &prepared {
+            job.host = prepared.brief.host;
+            check_quota(tenant, &job.shape(), job.host_bytes())?;
+        }
+        Ok((prepared, manifest))
+    }
+
+    /// The versions of function and data set that a job is of that is asked for now.
+    pub(super) async fn versions(&self, tenant: &Tenant, spec: &JobSpec) -> Result<(Digest, Option<Digest>), JobError> {
+        let (function, _) = self.facilities.registry.ready(tenant, &spec.function).await?;
+        let data = match &spec.dataset {
+            Some(dataset) => {
+                self.facilities.catalog.dataset(tenant.id, dataset)?.latest().map(|version| version.digest)
+            }
+            None => None,
+        };
+        Ok((function.active, data))
     }
 
     /// Tries a job out while its submission waits for the answer, on a lease and a thread that are for that alone.
@@ -213,7 +201,47 @@ impl Jobs {
     }
 }
 
-fn made_up_name(function: &str) -> Result<Name, JobError> {
+/// A job that nobody has tried out yet.
+pub(super) fn new_job(
+    tenant: TenantId,
+    name: Name,
+    spec: JobSpec,
+    seed: u64,
+    (version, data): (Digest, Option<Digest>),
+) -> Job {
+    Job {
+        tenant,
+        name,
+        seed,
+        version,
+        data,
+        following: spec.follow.map(|_| Following::first(spec.epochs)),
+        shape: None,
+        changes: Vec::new(),
+        scaled: false,
+        state: State::Queued,
+        reason: String::new(),
+        created_ms: unix_ms(),
+        started_ms: None,
+        ended_ms: None,
+        ready_ms: None,
+        history: Default::default(),
+        checkpoint: None,
+        models: Vec::new(),
+        model_files: Default::default(),
+        spending: Default::default(),
+        losses: 0,
+        starts: 0,
+        deaths: Default::default(),
+        host: Default::default(),
+        idempotency: None,
+        until: spec.until,
+        trial: None,
+        spec,
+    }
+}
+
+pub(crate) fn made_up_name(function: &str) -> Result<Name, JobError> {
     let mut bytes = [0; 4];
     getrandom::fill(&mut bytes)?;
     let stem: String = function.chars().take(MAX_NAME - 9).collect();

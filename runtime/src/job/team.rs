@@ -51,6 +51,8 @@ pub enum Halt {
     Stopped,
     Paused,
     OutOfTime,
+    /// It has come to the epoch at which it was to rest.
+    Rested(u64),
     /// Something temporary is in the way: a full device, a bucket that cannot be reached.
     Waits(String),
     /// A worker of a job that may have more memory has run out of it.

@@ -36,6 +36,7 @@ impl Node {
         // A deploy that is under way finds the tenant deleted when its turn comes, and leaves nothing.
         let (functions, catalog) = (self.registry.pause().await, self.catalog.pause().await);
         let jobs = self.jobs.roster.pause().await;
+        let studies = self.studies.roster.pause().await;
         // A write that was begun before would bring back what is deleted here.
         let flushing = self.flushing.lock().await;
         // Looked up only now: if somebody else has deleted it meanwhile, another tenant may have its name.
@@ -43,7 +44,9 @@ impl Node {
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
         let records =
             records.and(self.jobs.roster.deletion_of(tenant.id)).and(self.jobs.standing.deletion_of(tenant.id));
+        let records = records.and(self.studies.roster.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
+        self.studies.roster.forget(tenant.id);
         let forget = async {
             self.jobs.standing.forget(tenant.id);
             self.jobs.roster.forget(tenant.id).await?;
@@ -52,7 +55,7 @@ impl Node {
         };
         let forgotten: Result<(), DeleteError> = forget.await;
         // A Redis that is away is waited for, and nobody else is to wait for it too.
-        drop((jobs, flushing));
+        drop((jobs, studies, flushing));
         self.end_store(&tenant.store).await;
         forgotten
     }

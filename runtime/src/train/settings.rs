@@ -113,14 +113,18 @@ pub fn bytes(settings: &[Setting]) -> u64 {
     (size_of_val(settings) + texts.sum::<usize>()) as u64
 }
 
-/// As JSON, for a model's metadata.
-pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
-    let json = |value: &Value| match value {
+/// A value as JSON.
+pub fn json(value: &Value) -> serde_json::Value {
+    match value {
         Value::Integer(integer) => serde_json::Value::from(*integer),
         Value::Real(real) => serde_json::Value::from(*real),
         Value::Text(text) => serde_json::Value::from(text.as_str()),
         Value::Boolean(boolean) => serde_json::Value::from(*boolean),
-    };
+    }
+}
+
+/// As JSON, for a model's metadata.
+pub fn to_json(settings: &[Setting]) -> BTreeMap<String, serde_json::Value> {
     settings.iter().map(|setting| (setting.name.clone(), json(&setting.value))).collect()
 }
 

@@ -25,7 +25,9 @@ enum For {
 
 const MAY: &[(&str, For)] = &[
     ("append_dataset", For::Tenants),
+    ("ask_tune", For::Tenants),
     ("backup", For::Operator),
+    ("begin_tune", For::Tenants),
     ("begin_upload", For::Tenants),
     ("create_dataset", For::Tenants),
     ("create_model", For::Tenants),
@@ -37,9 +39,11 @@ const MAY: &[(&str, For)] = &[
     ("delete_param", For::Tenants),
     ("delete_params", For::Tenants),
     ("delete_tenant", For::Operator),
+    ("delete_tune", For::Tenants),
     ("delete_upload", For::Tenants),
     ("delete_version", For::Tenants),
     ("deploy", For::Tenants),
+    ("describe_function", For::Tenants),
     ("fetch_model", For::Tenants),
     ("get_param", For::Tenants),
     ("infer_job", For::Tenants),
@@ -55,6 +59,8 @@ const MAY: &[(&str, For)] = &[
     ("list_models", For::Tenants),
     ("list_params", For::Tenants),
     ("list_tenants", For::Operator),
+    ("list_trials", For::Tenants),
+    ("list_tunes", For::Tenants),
     ("list_versions", For::Tenants),
     ("livez", For::Anybody),
     ("logs", For::Tenants),
@@ -64,6 +70,7 @@ const MAY: &[(&str, For)] = &[
     ("readyz", For::Anybody),
     ("reset_device", For::Operator),
     ("resume_job", For::Tenants),
+    ("resume_tune", For::Tenants),
     ("rollback", For::Tenants),
     ("rotate_key", For::Operator),
     ("scale_job", For::Tenants),
@@ -75,16 +82,20 @@ const MAY: &[(&str, For)] = &[
     ("show_job", For::Tenants),
     ("show_model", For::Tenants),
     ("show_tenant", For::Operator),
+    ("show_tune", For::Tenants),
     ("show_upload", For::Tenants),
     ("stop_job", For::Tenants),
+    ("stop_tune", For::Tenants),
     ("submit_job", For::Tenants),
+    ("tell_tune", For::Tenants),
+    ("tune_events", For::Tenants),
     ("usage", For::Tenants),
 ];
 
 /// What makes a thing that the caller names; every other operation needs it to be there.
 const MAKES: &[&str] = &["create_dataset", "create_model", "deploy", "set_param"];
-/// The operations on functions, data sets, models, uploads, jobs and parameters that need them to be there.
-const ON_A_THING: usize = 7 + 3 + 3 + 3 + 10 + 2;
+/// The operations on functions, data sets, models, uploads, jobs, parameters and studies that need them to be there.
+const ON_A_THING: usize = 8 + 3 + 3 + 3 + 10 + 2 + 8;
 
 /// What an upload of another tenant holds.
 const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";

@@ -129,6 +129,9 @@ impl JobSpec {
                 return Err(BadSpec::new("plateau", problem));
             }
         }
+        if let Some(until) = self.until {
+            within("until", until, 1, MAX_EPOCHS)?;
+        }
         if self.validate_every == 0 && (self.goal_accuracy.is_some() || self.early_stop.is_some()) {
             let problem = "without validation, no goal accuracy and no early stop can be noticed";
             return Err(BadSpec::new("validate_every", problem));

@@ -94,10 +94,13 @@ impl Study {
                 self.kept.asked = self.kept.asked.saturating_add(1);
             }
             Event::Reported { trial, epoch, value } => self.reported(trial, epoch, value, actions)?,
+            Event::Trained { trial, epoch, value, cost } => {
+                check_cost(cost)?;
+                self.reported(trial, epoch, value, actions)?;
+                self.trial_mut(trial)?.cost += cost;
+            }
             Event::Spent { trial, cost } => {
-                if !cost.is_finite() || cost < 0.0 {
-                    return Err(StudyError::Cost(cost));
-                }
+                check_cost(cost)?;
                 self.trial_mut(trial)?.cost += cost;
             }
             Event::Paused { trial } => {
@@ -142,13 +145,14 @@ impl Study {
     }
 
     fn reported(&mut self, number: u32, epoch: u32, value: f64, actions: &mut Vec<Action>) -> Result<(), StudyError> {
-        let direction = self.settings.direction;
+        let (direction, goal) = (self.settings.direction, self.settings.goal.clone());
         let trial = self.in_flight(number, "reported")?;
         if epoch <= trial.epoch() {
             return Err(StudyError::Epoch { trial: number, epoch, last: trial.epoch() });
         }
         if !value.is_finite() {
-            trial.state = State::Stopping(Box::new(State::Failed(format!("its goal was {value} after epoch {epoch}"))));
+            let why = format!("its goal `{goal}` was {value} after epoch {epoch}");
+            trial.state = State::Stopping(Box::new(State::Failed(why)));
             actions.push(Action::Stop { trial: number });
             return Ok(());
         }
@@ -259,6 +263,16 @@ impl Study {
         self.kept.trials.iter().filter(|trial| trial.state.is_in_flight()).map(|trial| trial.workers).sum()
     }
 
+    /// How many trials were asked for and have not started yet.
+    pub fn asked(&self) -> u32 {
+        self.kept.asked
+    }
+
+    /// Whether nothing starts any more.
+    pub fn is_ending(&self) -> bool {
+        self.kept.ending.is_some()
+    }
+
     /// Why it is over, once it is.
     pub fn end_reason(&self) -> Option<&End> {
         self.kept.ending.as_ref().filter(|_| self.kept.is_over)
@@ -278,28 +292,48 @@ impl Study {
 
     /// The best trial so far, and its best value.
     pub fn best(&self) -> Option<(&Trial, f64)> {
-        let turned = |value| self.settings.direction.turned(value);
-        let worked = self.kept.trials.iter().filter(|trial| !matches!(trial.state, State::Failed(_)));
-        let best = worked.filter_map(|trial| Some((trial, trial.best_until(trial.epoch(), turned)?)));
-        best.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(trial, value)| (trial, turned(value)))
+        best(self.kept.trials.iter(), self.settings.direction)
     }
 
     /// For each trial that came to a value, in the order of their ends, the best value so far.
     pub fn curve(&self) -> Vec<(u32, f64)> {
-        let turned = |value| self.settings.direction.turned(value);
-        let mut told: Vec<&Trial> = self.kept.trials.iter().filter(|trial| trial.order.is_some()).collect();
-        told.sort_by_key(|trial| trial.order);
-        let mut best = f64::INFINITY;
-        let step = |trial: &Trial| {
-            let value = match trial.state {
-                State::Failed(_) => None,
-                _ => trial.best_until(trial.epoch(), turned),
-            };
-            best = best.min(value?);
-            Some((trial.number, turned(best)))
-        };
-        told.into_iter().filter_map(step).collect()
+        curve(self.kept.trials.iter(), self.settings.direction)
     }
+}
+
+fn check_cost(cost: f64) -> Result<(), StudyError> {
+    match cost.is_finite() && cost >= 0.0 {
+        true => Ok(()),
+        false => Err(StudyError::Cost(cost)),
+    }
+}
+
+/// The best of some trials, and its best value. The first of equal ones.
+pub fn best<'a>(trials: impl Iterator<Item = &'a Trial>, direction: Direction) -> Option<(&'a Trial, f64)> {
+    let best = trials.filter_map(|trial| Some((trial, direction.turned(trial.value(direction)?))));
+    best.min_by(|a, b| a.1.total_cmp(&b.1)).map(|(trial, value)| (trial, direction.turned(value)))
+}
+
+/// For each trial that came to a value, in the order of their ends, the best value so far.
+pub fn curve<'a>(trials: impl Iterator<Item = &'a Trial>, direction: Direction) -> Vec<(u32, f64)> {
+    let mut told: Vec<&Trial> = trials.filter(|trial| trial.order.is_some()).collect();
+    told.sort_by_key(|trial| trial.order);
+    let mut best = f64::INFINITY;
+    let step = |trial: &Trial| {
+        best = best.min(direction.turned(trial.value(direction)?));
+        Some((trial.number, direction.turned(best)))
+    };
+    told.into_iter().filter_map(step).collect()
+}
+
+/// What a sampler would be told of trials that have ended, without what it is told of unfair comparisons.
+pub fn observations<'a>(trials: impl Iterator<Item = &'a Trial>, direction: Direction) -> Vec<Observation> {
+    let ended = trials.filter(|trial| trial.order.is_some());
+    let of = |trial: &Trial| Observation {
+        point: trial.point.clone(),
+        value: trial.value(direction).map(|value| direction.turned(value)),
+    };
+    ended.map(of).collect()
 }
 
 #[cfg(test)]

@@ -48,6 +48,11 @@ pub struct JobView {
     pub ended_at: Option<String>,
     /// From its first start until it was over, or until now.
     pub seconds: f64,
+    /// The study that it is a trial of, and which.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tune: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<u32>,
 }
 
 /// A page of jobs.

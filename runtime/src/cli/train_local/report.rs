@@ -53,6 +53,7 @@ fn state(ending: Ending) -> (State, String) {
         Ending::CaughtUp => (State::Done, "all epochs are done".to_owned()),
         Ending::Halted(Halt::OutOfTime) => (State::Done, "`max_time` is over".to_owned()),
         Ending::Halted(Halt::Stopped | Halt::Paused) => (State::Stopped, "interrupted".to_owned()),
+        Ending::Halted(Halt::Rested(epoch)) => (State::Stopped, format!("it rests after epoch {epoch}")),
         // There is nobody here who would make room, or start it again.
         Ending::Halted(Halt::Failed(reason) | Halt::Waits(reason) | Halt::OutOfMemory(reason)) => {
             (State::Failed, reason)
@@ -88,6 +89,8 @@ impl Trained {
                 started_at: Some(rfc3339(report.began_ms)),
                 ended_at: Some(rfc3339(unix_ms())),
                 seconds,
+                tune: None,
+                trial: None,
             };
             let detail = JobDetail {
                 job,

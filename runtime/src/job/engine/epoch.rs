@@ -25,7 +25,9 @@ impl<K: Keeper> Engine<K> {
         let (epoch, every, epochs) =
             (self.training.progress.epoch + 1, words.validate_every, workshop.brief.epochs.end);
         let has_tests = workshop.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
-        let validates = has_tests && (epoch == epochs || (every > 0 && epoch.is_multiple_of(every)));
+        // Whoever has it rest goes by what it has come to.
+        let is_last = epoch == epochs || self.keeper.until() == Some(epoch);
+        let validates = has_tests && (is_last || (every > 0 && epoch.is_multiple_of(every)));
         match validates {
             true => self.metrics = self.evaluate(Task::Evaluate).await?,
             false => self.metrics.clear(),

@@ -33,6 +33,10 @@ pub trait Keeper: Send + Sync {
     fn forget_model(&self, suffix: &str) -> impl Future<Output = ()> + Send;
     /// Whether the tenant may use more of devices.
     fn charge(&self, spent: &TrainingUse) -> Result<(), String>;
+    /// The epoch after which the job comes to rest, if it is to.
+    fn until(&self) -> Option<u64> {
+        None
+    }
     /// The shape that the job is to have from here on, if a change of it is due: in an epoch, counted from 1, some rounds
     /// of which are done already, or none.
     fn wanted_shape(&self, _epoch: u64, _is_begun: bool, _now: &Shape) -> Option<Shape> {

@@ -17,7 +17,16 @@ pub enum Event {
     Reported {
         trial: u32,
         epoch: u32,
+        #[serde(with = "any_number")]
         value: f64,
+    },
+    /// The same, and what it cost since it was told of last: so that an epoch's cost is never seen without the epoch.
+    Trained {
+        trial: u32,
+        epoch: u32,
+        #[serde(with = "any_number")]
+        value: f64,
+        cost: f64,
     },
     /// A trial cost so much more.
     Spent {
@@ -46,6 +55,32 @@ pub enum Event {
     },
     /// Somebody wants the study to end.
     Ended,
+}
+
+/// JSON has no word for what is no number, and a study that is told of it must hear the same again.
+mod any_number {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Word {
+        Number(f64),
+        Text(String),
+    }
+
+    pub fn serialize<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+        match value.is_finite() {
+            true => serializer.serialize_f64(*value),
+            false => serializer.serialize_str(&value.to_string()),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+        match Word::deserialize(deserializer)? {
+            Word::Number(value) => Ok(value),
+            Word::Text(text) => text.parse().map_err(serde::de::Error::custom),
+        }
+    }
 }
 
 /// What is to be done.

@@ -1,16 +1,19 @@
 //! What can be asked of a study, and what cannot.
 
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use crate::tune::prune::Pruner;
 use crate::tune::sampler::SamplerKind;
 use crate::tune::space::{Domain, Point, PointError, Space, Value};
 
 /// Whether a large value is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
+    #[serde(alias = "maximize")]
     Maximise,
+    #[serde(alias = "minimize")]
     Minimise,
 }
 

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Direction;
 use crate::tune::space::Point;
 
 /// Where a trial is.
@@ -75,6 +76,15 @@ impl Trial {
     pub fn best_until(&self, epoch: u32, turned: impl Fn(f64) -> f64) -> Option<f64> {
         let values = self.reports.iter().filter(|report| report.epoch <= epoch).map(|report| turned(report.value));
         values.min_by(f64::total_cmp)
+    }
+
+    /// The best value that it came to; none if it failed.
+    pub fn value(&self, direction: Direction) -> Option<f64> {
+        if matches!(self.state, State::Failed(_)) {
+            return None;
+        }
+        let turned = |value| direction.turned(value);
+        self.best_until(self.epoch(), turned).map(turned)
     }
 
     /// What an epoch cost on average.
