@@ -40,7 +40,7 @@ transform = "standardise"
 kind = "train"
 function = "logistic"
 dataset = "${{data.dataset}}"
-params = {{ features = 2 }}
+params = {{ features = 2, classes = 3 }}
 epochs = {epochs}
 batch = 8
 lr = 0.1
@@ -151,7 +151,7 @@ fn what_is_done_is_not_done_again_and_what_has_changed_is() -> Result<()> {
 
 #[test]
 fn a_pipeline_goes_on_where_it_was_when_it_or_its_node_is_killed() -> Result<()> {
-    const EPOCHS: u32 = 4_000;
+    const EPOCHS: u32 = 1_500;
     let mut place = Place::new()?;
     place.user.file("lines.toml", pipeline(EPOCHS, 0.7))?;
     let trains = |place: &Place| -> Result<()> {
