@@ -214,3 +214,40 @@ fn what_is_wrong_with_a_pipeline_is_told_with_its_step_and_line() -> Result<()> 
     ensure!(order == serde_json::json!(["data", "fit", "check", "save"]), "{order}");
     Ok(())
 }
+
+#[test]
+fn a_study_finds_the_words_that_a_later_step_trains_with() -> Result<()> {
+    let place = Place::new()?;
+    let text = format!(
+        r#"
+[steps.data]
+kind = "preprocess"
+train = ["train.csv"]
+split = 0.8
+transform = "standardise"
+
+[steps.search]
+kind = "tune"
+job = {{ function = "logistic", dataset = "${{data.dataset}}", epochs = 2, batch = 8, memory = {memory}, params = {{ features = 2, classes = 3 }} }}
+search = ["lr=0.0001|0.1"]
+sampler = "grid"
+trials = 2
+
+[steps.fit]
+kind = "train"
+like = "${{search.words}}"
+epochs = 4
+"#,
+        memory = 32 << 20
+    );
+    place.user.file("search.toml", text)?;
+    let report = place.user.json(&["pipeline", "search.toml"])?;
+    let outputs = |step: usize| &report["steps"][step]["outputs"];
+    ensure!(outputs(1)["point"]["lr"] == 0.1, "{report:#}");
+    let fit = outputs(2)["job"].as_str().context("no job")?;
+    let spec = place.client().job(fit)?.spec;
+    ensure!((spec.lr, spec.epochs, spec.batch) == (0.1, 4, 8), "{spec:?}");
+    let report = place.user.json(&["pipeline", "search.toml"])?;
+    ensure!(done(&report)?.iter().all(|(_, done)| !done), "{report:#}");
+    Ok(())
+}
