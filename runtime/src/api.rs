@@ -40,6 +40,7 @@ mod params;
 mod prices;
 pub mod problem;
 mod request;
+mod standing;
 mod tenants;
 mod tune_events;
 mod tunes;
@@ -108,6 +109,8 @@ fn router(node: Arc<Node>) -> Router {
         .route("/v1/datasets/{name}/append", post(datasets::append))
         .route("/v1/datasets/{name}/manifest", get(datasets::manifest))
         .route("/v1/datasets/{name}/blocks/{digest}", get(datasets::block))
+        .route("/v1/datasets/{name}/on-append", put(standing::give).get(standing::show).delete(standing::take_back))
+        .route("/v1/on-append", get(standing::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{name}", put(models::create).get(models::show).delete(models::delete))
         .route("/v1/models/{name}/file", get(models::file))

@@ -196,6 +196,8 @@ pub struct Catalog {
     blobs: Arc<Blobs>,
     staging: PathBuf,
     shown: Arc<Shown>,
+    /// Counts what has become of data sets.
+    changes: tokio::sync::watch::Sender<u64>,
     /// One change at a time, from its last check to its record. A backup holds it for reading.
     changing: Arc<tokio::sync::RwLock<()>>,
 }
@@ -207,12 +209,29 @@ impl Catalog {
             datasets: Shelf::load(&metadata)?,
             models: Shelf::load(&metadata)?,
         });
-        Ok(Self { metadata, blobs, staging, shown, changing: Arc::default() })
+        Ok(Self {
+            metadata,
+            blobs,
+            staging,
+            shown,
+            changes: tokio::sync::watch::channel(0).0,
+            changing: Arc::default(),
+        })
     }
 
     /// Who tells which blobs are needed.
     pub fn referrer(&self) -> Arc<dyn Referrer> {
         self.shown.clone()
+    }
+
+    /// Changes whenever a data set has grown, has come, or is gone: after that can be seen.
+    pub fn changes(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Tells of such a change.
+    fn changed(&self) {
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
     /// Every blob that a record names.

@@ -32,6 +32,7 @@ mod new;
 mod node;
 mod output;
 mod params;
+mod pipeline;
 mod plan;
 mod prices;
 mod profile;
@@ -139,6 +140,8 @@ enum Verb {
     Tunes(tune::ListArgs),
     /// Train a function on this machine, without a node
     TrainLocal(Box<train_local::TrainLocalArgs>),
+    /// Run the steps of a file: preprocess, tune, train, evaluate, push; what has not changed is not done again
+    Pipeline(pipeline::PipelineArgs),
     /// Use a trained model on samples: a job's, or one on this machine
     Infer(Box<infer::InferArgs>),
     /// Look at values of the parameter store, and delete them
@@ -215,6 +218,7 @@ fn dispatch(verb: Verb, global: &Global, out: &Output) -> anyhow::Result<()> {
         Verb::Job(verb) => job::run(verb, &global.client()?, out),
         Verb::Tune(args) => tune::run(*args, &global.client()?, out),
         Verb::Tunes(args) => tune::list(args, &global.client()?, out),
+        Verb::Pipeline(args) => pipeline::run(args, &global.client()?, out),
         Verb::Infer(args) => infer::run(*args, global, out),
         Verb::Params(verb) => params::run(verb, &global.client()?, out),
         Verb::Prices(verb) => prices::run(verb, global, out),

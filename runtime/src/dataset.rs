@@ -23,6 +23,7 @@ pub mod blocks;
 pub mod build;
 pub mod digits;
 pub mod manifest;
+pub mod picks;
 pub mod preview;
 pub mod read;
 pub mod rows;

@@ -12,6 +12,8 @@
 //! - `prepare`, `probe`: what it needs is found, and whether its trainer takes its data set is tried out
 //! - `apart`: guest code that runs for a request, on threads of its own
 //! - `schedule`, `run`: what starts jobs, and one from its start to its end
+//! - [`following`]: jobs that wait for their data sets to grow
+//! - [`standing`]: jobs that are started whenever a data set has grown
 //! - `trial`: what a study asks of jobs that are its trials
 //! - `suspects`: which job is on trial, as it may take its node with it
 //! - `orders`, `scale`, `infer`: what else can be asked of a job; `planning`: what a node knows when one is planned
@@ -41,6 +43,7 @@ pub mod events;
 pub mod exchange;
 pub mod facilities;
 mod fan_out;
+pub mod following;
 mod free;
 mod held;
 mod host_memory;
@@ -67,6 +70,7 @@ mod schedule;
 mod scheme;
 mod seam;
 mod silence;
+pub mod standing;
 mod submit;
 mod suspects;
 pub mod team;
@@ -80,12 +84,15 @@ pub mod workshop;
 
 pub use accounting::{Accounting, costs, total};
 pub use events::EventBook;
+pub(crate) use following::follow;
 pub use live::{Judge, Live};
 pub(crate) use prepare::device_and_codec;
 pub use record::{EpochRecord, Job, JobEvent, PlanStep, Progress, Reshaped, State, TrialOf};
 pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;
+pub(crate) use standing::keep_orders;
+pub use standing::{StandingOrder, StandingOrders};
 pub(crate) use submit::made_up_name;
 pub(crate) use trial::AsTrial;
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
@@ -98,12 +105,15 @@ use crate::devices::{NoDevice, is_busy};
 /// The jobs of a node: what they are, and what can be asked of them.
 pub struct Jobs {
     pub roster: Roster,
+    pub standing: StandingOrders,
     facilities: Facilities,
 }
 
 impl Jobs {
-    pub fn new(roster: Roster, facilities: Facilities) -> Self {
-        Self { roster, facilities }
+    pub fn new(roster: Roster, standing: StandingOrders, facilities: Facilities) -> Self {
+        // A job that is over may be one that an order has waited for.
+        let standing = standing.woken_by(roster.ended.clone());
+        Self { roster, standing, facilities }
     }
 
     /// Whether the node stops: then no job begins to run.

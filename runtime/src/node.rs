@@ -23,7 +23,7 @@ use crate::devices::{DeviceMemory, Devices, NoDevice};
 use crate::digest::Digest;
 use crate::host::Request;
 use crate::job::facilities::{Facilities, OperatorRules};
-use crate::job::{self, Jobs, Roster};
+use crate::job::{self, Jobs, Roster, StandingOrders};
 use crate::logs::{LogSink, Logs};
 use crate::meta::Metadata;
 use crate::metrics::{Metrics, Occupancy};
@@ -151,6 +151,7 @@ impl Node {
         let roster = Roster::load(metadata.clone(), blobs.clone(), settings.max_workers, &tenants)?;
         // A store that is slow or away holds up nobody: what is not known by then is found out while the node serves.
         roster.find_needs(periodic::FIND_NEEDS).await;
+        let standing = StandingOrders::load(&metadata, &tenants)?;
         blobs.set_referrers(vec![registry.referrer(), catalog.referrer(), roster.referrer()]);
         for tenant in tenants.list() {
             let (functions, things) = (registry.stored_bytes(tenant.id), catalog.stored_bytes(tenant.id));
@@ -205,7 +206,7 @@ impl Node {
             },
             directory: directory.clone(),
         };
-        let jobs = Arc::new(Jobs::new(roster, facilities));
+        let jobs = Arc::new(Jobs::new(roster, standing, facilities));
         let studies = StudyRoster::load(metadata.clone(), &tenants)?;
         let studies = Arc::new(Studies::new(studies, jobs.clone()));
         let node = Arc::new(Self {
@@ -241,6 +242,8 @@ impl Node {
         tokio::spawn(parameters::keep(Arc::downgrade(&node)));
         tokio::spawn(resident::give_back_when_idle(Arc::downgrade(&node)));
         tokio::spawn(job::schedule(Arc::downgrade(&node.jobs)));
+        tokio::spawn(job::follow(Arc::downgrade(&node.jobs)));
+        tokio::spawn(job::keep_orders(Arc::downgrade(&node.jobs)));
         Ok((node, key))
     }
 

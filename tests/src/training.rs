@@ -132,6 +132,7 @@ impl Training {
             manifest: Arc::new(data.manifest.clone()),
             charge: None,
             blocks: data.blocks.clone(),
+            growth: None,
         };
         let job = LocalJob {
             host: self.host.clone(),
@@ -151,6 +152,7 @@ impl Training {
         let lines = LocalLines { orders, news: Box::new(|_| {}) };
         match prepared.train_through(channel, keeper.clone(), origin, lines, || {}).await {
             Ending::Done(_) => Ok(std::mem::take(&mut *keeper.trained.lock().unwrap_or_else(PoisonError::into_inner))),
+            Ending::CaughtUp => bail!("it waits for data, and nobody asked for that"),
             Ending::Halted(Halt::Failed(reason) | Halt::Waits(reason)) => bail!(reason),
             Ending::Halted(halt) => bail!("{halt:?}"),
         }

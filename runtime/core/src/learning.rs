@@ -51,11 +51,18 @@ pub enum Verdict {
     GoOn,
     /// With the reason, for people.
     End(String),
+    /// It does not get better any more on the samples that there are; with the reason.
+    Enough(String),
 }
 
 impl Learning {
     pub fn new(spec: &JobSpec) -> Self {
         Self { rate: spec.lr, stop: Watched::default(), plateau: Watched::default(), best: None }
+    }
+
+    /// What was the best on other samples says nothing of those that come now. The rate stays.
+    pub fn begin_version(&mut self) {
+        *self = Self { rate: self.rate, stop: Watched::default(), plateau: Watched::default(), best: None };
     }
 
     /// Looks at an epoch. The second part tells whether it was the best so far.
@@ -88,7 +95,7 @@ impl Learning {
             self.stop.see(loss, early.delta);
             if self.stop.since >= early.patience {
                 let reason = format!("no better in {} validations: stopped early", self.stop.since);
-                return (Verdict::End(reason), is_best);
+                return (Verdict::Enough(reason), is_best);
             }
         }
         if let Some(plateau) = &spec.plateau {

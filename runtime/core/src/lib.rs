@@ -13,6 +13,8 @@
 //! - [`queue`]: which job may run next; [`tenant`]: whose it is
 //! - [`throttle`]: what a function may compute, by its memory
 //! - [`stay`]: whether a job that is over stays, or is deleted
+//! - [`follow`]: when a job that follows its data set trains again
+//! - [`standing`]: what a standing order starts for a data set that has grown
 //! - [`suspects`]: which job takes its node with it
 //! - [`tune`]: many jobs, one winner: which hyper-parameters to try next, and which trials to go on with
 //! - `drawing`: what pictures are made of
@@ -20,11 +22,13 @@
 
 pub mod cost;
 mod drawing;
+pub mod follow;
 pub mod gaussian;
 pub mod learning;
 pub mod plan;
 pub mod queue;
 pub mod spec;
+pub mod standing;
 pub mod stay;
 pub mod suspects;
 pub mod sync;

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use crate::sync::OnLoss;
 
 mod checked;
+mod follow;
 mod optimizer;
 mod plan_words;
 mod shape;
@@ -19,6 +20,7 @@ mod sync_words;
 mod words;
 
 pub use checked::{CheckedSpec, TrainerKind};
+pub use follow::Follow;
 pub use optimizer::{OptimizerKind, OptimizerSpec};
 pub use plan_words::{CheckedPlan, DEFAULT_MEMORY_STEP, PlanWords};
 pub use shape::{Shape, ShapeChange};
@@ -151,6 +153,9 @@ pub struct JobSpec {
     /// The model to start from, by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_from: Option<String>,
+    /// What the job does when its epochs are done: it waits for new versions of its data set, and trains on them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow: Option<Follow>,
     /// Whether every worker gets its share of each class.
     #[serde(default)]
     pub stratified: bool,
@@ -261,6 +266,7 @@ impl JobSpec {
             checkpoint_every: 0,
             keep: Keep::default(),
             init_from: None,
+            follow: None,
             stratified: false,
             steps: default_steps(),
             plan: None,

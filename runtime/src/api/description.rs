@@ -9,7 +9,7 @@ use utoipa::OpenApi;
 
 use super::request::MAX_CURSOR;
 use super::{
-    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, tenants,
+    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, standing, tenants,
     tune_events, tunes, uploads,
 };
 use crate::job::RANGES;
@@ -26,6 +26,7 @@ use weft_core::tune::spec::RANGES as TUNE_RANGES;
         uploads::begin, uploads::show, uploads::part, uploads::delete,
         datasets::create, datasets::append, datasets::list, datasets::show, datasets::delete,
         datasets::manifest, datasets::block,
+        standing::give, standing::show, standing::take_back, standing::list,
         models::create, models::list, models::show, models::file, models::delete,
         jobs::submit, jobs::list, jobs::prune, jobs::show, jobs::delete, jobs::history, jobs::stop, jobs::resume,
         jobs::scale, jobs::plan,
@@ -63,7 +64,8 @@ const PROBLEMS: &[(u16, &str)] = &[
 ];
 
 /// Operations that run a tenant's code before they answer.
-const RUN_CODE: &[&str] = &["invoke", "submit_job", "resume_job", "infer_job", "begin_tune", "describe_function"];
+const RUN_CODE: &[&str] =
+    &["invoke", "submit_job", "give_order", "resume_job", "infer_job", "begin_tune", "describe_function"];
 
 const DIGEST: &str = "^sha256:[0-9a-f]{64}$";
 const DIGEST_BEGINNING: &str = "^(sha256:)?[0-9A-Fa-f]{1,64}$";

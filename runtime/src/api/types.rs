@@ -8,12 +8,14 @@ use crate::tenant::{Quota, QuotaPatch, Usage};
 
 mod jobs;
 mod plans;
+mod standing;
 mod tunes;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
 };
 pub use plans::PlanView;
+pub use standing::{StandingOrderList, StandingOrderView};
 pub use tunes::{
     AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport,
     TrialView, TuneDetail, TuneEventList, TuneEventView, TuneList, TuneView,

@@ -155,6 +155,7 @@ impl Catalog {
         let dataset = self.dataset(tenant.id, name)?;
         self.metadata.commit(Batch::default().delete::<DataSet>(dataset.key())).await?;
         self.shown.datasets.remove(tenant.id, name);
+        self.changed();
         tenant.storage.release(dataset.stored_bytes);
         self.collect(dataset.digests()).await
     }
@@ -321,6 +322,7 @@ impl Catalog {
         *pins = self.commit(batch, std::mem::take(pins)).await?;
         reserved.keep();
         let dataset = self.shown.datasets.put(dataset);
+        self.changed();
         pins.clear();
         Ok(dataset)
     }

@@ -15,6 +15,7 @@ use crate::api::types::{DataSetDetail, DataSetList, DataSetView};
 use crate::catalog::spec::{DataSetSpec, FileSpec, SourceSpec, SyntheticSpec};
 use crate::names::Name;
 
+mod on_append;
 pub mod pull;
 
 #[derive(Subcommand)]
@@ -40,6 +41,8 @@ pub enum DataSetVerb {
         #[arg(long, value_name = "SHARE")]
         split: Option<f64>,
     },
+    /// Have a data set start a job whenever it has grown; show, list or take back such an order
+    OnAppend(on_append::OnAppendArgs),
     /// List the data sets
     List,
     /// Show counts, shapes, classes, statistics, and a few samples
@@ -192,6 +195,7 @@ pub fn run(verb: DataSetVerb, client: &Client, out: &Output) -> anyhow::Result<(
             files.add_to(&mut spec, &|path| send(path, client, out))?;
             made(&client.append_dataset(&name, &spec)?, out)
         }
+        DataSetVerb::OnAppend(args) => on_append::run(args, client, out),
         DataSetVerb::List => list(client, out),
         DataSetVerb::Show { name, version } => {
             let detail = client.dataset(&name, version.as_deref())?;

@@ -152,16 +152,41 @@ fn infer_job(job: &Name, args: InferArgs, client: &Client, out: &Output) -> anyh
             rows(&name, data)?
         }
     };
+    let (outputs, metrics) = infer_rows(job, samples, labels, client)?;
+    Ok(Inferred::new(outputs, metrics))
+}
+
+/// What a job's model makes of samples to test with, if there are any, else of all: how many there are, and by how much it
+/// is right.
+pub(super) fn measure(
+    job: &Name,
+    name: &str,
+    data: LocalDataSet,
+    client: &Client,
+) -> anyhow::Result<(usize, BTreeMap<String, f64>)> {
+    let (samples, labels) = rows(name, data)?;
+    let (outputs, metrics) = infer_rows(job, samples, labels, client)?;
+    Ok((outputs.len(), metrics))
+}
+
+fn infer_rows(
+    job: &Name,
+    samples: Rows,
+    labels: Option<Vec<usize>>,
+    client: &Client,
+) -> anyhow::Result<(Rows, BTreeMap<String, f64>)> {
     let mut outputs = Vec::with_capacity(samples.len());
     for piece in pieces(samples) {
         outputs.extend(client.infer_job(job, &InferRequest { samples: piece })?.outputs);
     }
     let mut metrics = BTreeMap::new();
-    if let Some(labels) = labels.filter(|labels| labels.len() == outputs.len() && !labels.is_empty()) {
-        let right = outputs.iter().zip(&labels).filter(|(row, label)| row.len() > 1 && largest(row) == **label).count();
+    // A row of one number has no largest: which class it means is not known here.
+    let tells = |labels: &Vec<usize>| labels.len() == outputs.len() && outputs.iter().all(|row| row.len() > 1);
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty() && tells(labels)) {
+        let right = outputs.iter().zip(&labels).filter(|(row, label)| largest(row) == **label).count();
         metrics.insert("accuracy".to_owned(), right as f64 / labels.len() as f64);
     }
-    Ok(Inferred::new(outputs, metrics))
+    Ok((outputs, metrics))
 }
 
 /// The samples of a data set that the node has, those to test with if there are any. Nothing where it has none of that name.

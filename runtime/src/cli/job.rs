@@ -20,7 +20,7 @@ mod plan;
 
 #[derive(Args)]
 pub struct ListArgs {
-    /// Only those that are queued, running, done, stopped or failed
+    /// Only those that are queued, running, waiting, done, stopped or failed
     #[arg(long, value_parser = word::<State>)]
     state: Option<State>,
     /// At most so many
@@ -67,8 +67,11 @@ pub enum JobVerb {
         #[arg(long)]
         stages: bool,
         /// Show what was decided about its workers instead: what was expected, what came, and what one may choose between
-        #[arg(long, conflicts_with = "stages")]
+        #[arg(long, conflicts_with_all = ["stages", "versions"])]
         plan: bool,
+        /// Show the versions of its data set that it has trained on, if it follows it
+        #[arg(long, conflicts_with = "stages")]
+        versions: bool,
     },
     /// Show what it cost, by stage and by worker, and what a rented machine would have
     Cost {
@@ -146,7 +149,7 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
             let job = client.stop_job(&name)?;
             let sentence = match job.state {
                 State::Stopped => format!("job `{name}` is stopped; `weft job resume {name}` goes on with it"),
-                State::Queued | State::Running => format!("job `{name}` is about to stop"),
+                State::Queued | State::Running | State::Waiting => format!("job `{name}` is about to stop"),
                 State::Done | State::Failed => format!("job `{name}` was over: it is {}", job.state.word()),
             };
             out.done(&job, sentence)
@@ -167,7 +170,7 @@ pub fn run(verb: JobVerb, client: &Client, out: &Output) -> anyhow::Result<()> {
         }
         JobVerb::Logs { name, lines } => logs::show(&Whose::Job(name), &lines, client, out),
         JobVerb::History { name, plan: true, .. } => plan::show(&name, client, out),
-        JobVerb::History { name, stages, .. } => history(&name, stages, client, out),
+        JobVerb::History { name, stages, versions, .. } => history(&name, stages, versions, client, out),
         JobVerb::Cost { name, rented } => cost::run(&name, rented.as_deref(), client, out),
         JobVerb::Delete { name, yes } => {
             confirm(&format!("delete job `{name}` with its history?"), yes)?;
@@ -267,9 +270,12 @@ pub fn all_epochs(name: &Name, client: &Client) -> Result<JobHistory, ClientErro
     }
 }
 
-fn history(name: &Name, stages: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
+fn history(name: &Name, stages: bool, versions: bool, client: &Client, out: &Output) -> anyhow::Result<()> {
     let all = all_epochs(name, client)?;
     out.show(&all, || {
+        if versions {
+            return versions_table(&all.epochs, out);
+        }
         let mut text = epochs_table(&all.epochs, out);
         for epoch in &all.epochs {
             for change in &epoch.reshaped {
@@ -339,6 +345,28 @@ fn epochs_table(epochs: &[EpochRecord], out: &Output) -> String {
         }
     }
     out.table(&header, &rows)
+}
+
+/// What was trained on, version by version, and how the loss on what was new in each has changed.
+fn versions_table(epochs: &[EpochRecord], out: &Output) -> String {
+    let of = |epoch: &EpochRecord| epoch.data.map(|data| data.version);
+    let row = |epochs: &[EpochRecord]| {
+        let (first, last) = (epochs.first()?, epochs.last()?);
+        let data = first.data?;
+        let spending: f64 = epochs.iter().map(|epoch| epoch.spending.cost).sum();
+        Some(vec![
+            short_version(&data.version.to_string()).to_owned(),
+            format!("{}-{}", first.epoch, last.epoch),
+            data.new.to_string(),
+            data.replayed.to_string(),
+            number(data.loss_before),
+            number(last.data.and_then(|data| data.loss_after)),
+            number(last.validation.get("accuracy").copied()),
+            format!("{spending:.6}"),
+        ])
+    };
+    let rows: Vec<Vec<String>> = epochs.chunk_by(|a, b| of(a) == of(b)).filter_map(row).collect();
+    out.table(&["VERSION", "EPOCHS", "NEW", "REPLAYED", "LOSS BEFORE", "AFTER", "ACCURACY", "COST"], &rows)
 }
 
 /// Seconds that all workers spent, by what they spent them on.

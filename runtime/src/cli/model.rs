@@ -22,7 +22,7 @@ pub enum ModelFormat {
 }
 
 impl ModelFormat {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Safetensors => "safetensors",
             Self::Npz => "npz",
@@ -88,7 +88,7 @@ pub fn run(verb: ModelVerb, client: &Client, out: &Output) -> anyhow::Result<()>
 }
 
 /// A file is there whole or not at all.
-fn save(name: &Name, format: ModelFormat, path: &std::path::Path, client: &Client) -> anyhow::Result<u64> {
+pub(super) fn save(name: &Name, format: ModelFormat, path: &std::path::Path, client: &Client) -> anyhow::Result<u64> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
     let mut staged =
         tempfile::NamedTempFile::new_in(folder).with_context(|| format!("cannot write to `{}`", folder.display()))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::Args;
 use serde::de::DeserializeOwned;
+use weft_core::spec::Follow;
 
 use super::client::{Client, ClientError};
 use super::output::Output;
@@ -15,6 +16,7 @@ use crate::digest::{Digest, hex};
 use crate::job::JobSpec;
 use crate::names::{MAX_NAME, Name};
 
+mod follow;
 mod options;
 mod planning;
 pub mod screen;
@@ -46,6 +48,11 @@ pub struct TrainArgs {
     /// Of first weights, order of samples, and everything else that is random [default: made up]
     #[arg(long)]
     seed: Option<u64>,
+    /// When its epochs are done, wait for new versions of the data set, and train on each: on its new samples, and on a
+    /// share of the old ones. All of `replay=SHARE,epochs=N,versions=N,idle=SPAN` may be left out
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true, default_missing_value = "",
+        value_parser = follow::follow)]
+    follow: Option<Follow>,
     /// Do not follow the job: say its name and leave it running
     #[arg(short, long)]
     detach: bool,
@@ -65,7 +72,8 @@ impl TrainArgs {
     pub fn spec(self) -> JobSpec {
         let base = JobSpec::new(self.function, self.dataset.map(Into::into));
         let name = self.name.map(Into::into);
-        self.plan.over(self.options.over(JobSpec { name, seed: self.seed, init_from: self.init_from, ..base }))
+        let (seed, init_from, follow) = (self.seed, self.init_from, self.follow);
+        self.plan.over(self.options.over(JobSpec { name, seed, init_from, follow, ..base }))
     }
 }
 
@@ -140,7 +148,7 @@ impl Prepared {
 }
 
 /// Whether this is meant as a path, not as a name on the node.
-fn is_path(text: &str, extension: &str) -> bool {
+pub(super) fn is_path(text: &str, extension: &str) -> bool {
     text.contains(['/', '\\']) || text == "." || Path::new(text).extension().is_some_and(|end| end == extension)
 }
 
@@ -179,9 +187,18 @@ fn model_name(file: &Path, digest: &Digest) -> anyhow::Result<Name> {
 pub fn submit<T>(out: &Output, send: impl Fn(Option<&str>) -> Result<T, ClientError>) -> Result<T, ClientError> {
     let mut random = [0; 16];
     let key = getrandom::fill(&mut random).ok().map(|()| hex(&random));
+    submit_as(key.as_deref(), out, send)
+}
+
+/// The same, under a key: whoever sends the same with the same key gets what there is.
+pub(super) fn submit_as<T>(
+    key: Option<&str>,
+    out: &Output,
+    send: impl Fn(Option<&str>) -> Result<T, ClientError>,
+) -> Result<T, ClientError> {
     let mut pause = FIRST_PAUSE;
     for attempt in 1.. {
-        let error = match send(key.as_deref()) {
+        let error = match send(key) {
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };

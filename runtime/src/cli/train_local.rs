@@ -181,8 +181,13 @@ async fn train_local(args: TrainLocalArgs, out: &Output) -> anyhow::Result<()> {
     let says_memory = args.options.says_memory();
     let data = args.data.make(out)?;
     let trainer = LocalTrainer::open(&component, name.clone(), place, std::env::current_exe()?).await?;
-    let data =
-        data.map(|(name, made)| JobData { name, manifest: Arc::new(made.manifest), charge: None, blocks: made.blocks });
+    let data = data.map(|(name, made)| JobData {
+        name,
+        manifest: Arc::new(made.manifest),
+        charge: None,
+        blocks: made.blocks,
+        growth: None,
+    });
     let mut spec = asked.clone();
     if !says_memory {
         let samples = data.as_ref().map(|data| data.manifest.train.count);
@@ -311,7 +316,7 @@ fn finish(report: &Report<'_>, ending: Ending, out: &Output) -> anyhow::Result<(
             Err(Interrupted.into())
         }
         State::Failed => Err(Reported.into()),
-        State::Queued | State::Running | State::Done => Ok(()),
+        State::Queued | State::Running | State::Waiting | State::Done => Ok(()),
     }
 }
 

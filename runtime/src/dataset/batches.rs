@@ -14,6 +14,7 @@ use weft_gpu::{Context, Tensor};
 
 use super::blocks::Blocks;
 use super::manifest::{Manifest, Split};
+use super::picks::Picks;
 use super::shard::{Last, Plan, ShardError};
 use super::transform::TransformError;
 use crate::digest::Digest;
@@ -94,12 +95,14 @@ pub struct Options {
     pub last: Last,
     /// The first batch to make: where a job that was stopped goes on.
     pub start: u64,
+    /// Which samples of its blocks the split consists of, if not of all.
+    pub picks: Option<Picks>,
     pub depth: NonZeroUsize,
 }
 
 impl Options {
     pub fn new(plan: Plan, size: NonZeroU32) -> Self {
-        Self { plan, shard: 0, size, last: Last::Keep, start: 0, depth: DEPTH }
+        Self { plan, shard: 0, size, last: Last::Keep, start: 0, picks: None, depth: DEPTH }
     }
 }
 

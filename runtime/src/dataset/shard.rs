@@ -23,7 +23,7 @@ mod order;
 mod permutation;
 
 use order::{Order, Segment, Window};
-use permutation::{Key, Permutation};
+pub(super) use permutation::{Key, Permutation};
 
 /// Bytes of blocks among which samples are shuffled.
 pub const WINDOW_BYTES: u64 = 64 << 20;

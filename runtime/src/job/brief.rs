@@ -1,5 +1,7 @@
 //! What a job is, apart from where it runs: facts that can be written down and sent.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, TrainerKind};
 use weft_core::sync::Sync;
@@ -26,6 +28,8 @@ pub struct Brief {
     pub spec: CheckedSpec,
     pub sync: Sync,
     pub seed: u64,
+    /// Epochs that were done before those that it trains now, and that are done then.
+    pub epochs: Range<u64>,
     /// The host's memory for copies of the model.
     pub host: HostMemory,
 }

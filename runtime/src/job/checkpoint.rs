@@ -80,6 +80,9 @@ pub struct Sums {
     /// Changes of the workers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,
+    /// The loss on new samples before any of them was trained on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_before: Option<f64>,
 }
 
 /// How old the model was that contributions were computed from, when they were applied: in versions of the model, or in

@@ -8,6 +8,7 @@
 //! - `epoch`: the end of an epoch
 //! - `reshaping`: other workers, between two rounds
 //! - `planning`: which, and what the job may cost
+//! - `versions`: versions of a data set that the job follows
 //! - `keeper`: who keeps what it comes to
 
 use std::collections::BTreeMap;
@@ -40,6 +41,7 @@ mod keeper;
 mod planning;
 mod reshaping;
 mod rounds;
+mod versions;
 
 use beginning::Machinery;
 pub use beginning::{Load, Origin};
@@ -51,6 +53,8 @@ pub use planning::{Planning, SpentAtMost};
 pub enum Ending {
     /// With the reason.
     Done(String),
+    /// It has trained on all that there was, and follows its data set.
+    CaughtUp,
     Halted(Halt),
 }
 
@@ -98,7 +102,7 @@ impl<K: Keeper> Engine<K> {
     pub async fn run(mut self) -> Ending {
         self.accounting.begin();
         let ending = match self.train().await {
-            Ok(reason) => Ending::Done(reason),
+            Ok(ending) => ending,
             Err(Halt::OutOfBudget(why)) => self.end_for_budget(&why).await,
             Err(halt) => Ending::Halted(halt),
         };
@@ -114,7 +118,7 @@ impl<K: Keeper> Engine<K> {
         {
             return match ending {
                 Ending::Halted(halt) => Ending::Halted(halt),
-                Ending::Done(_) => Ending::Halted(halt),
+                Ending::Done(_) | Ending::CaughtUp => Ending::Halted(halt),
             };
         }
         ending
@@ -132,8 +136,9 @@ impl<K: Keeper> Engine<K> {
         }
     }
 
-    async fn train(&mut self) -> Result<String, Halt> {
-        let epochs = self.workshop.spec().words.epochs;
+    async fn train(&mut self) -> Result<Ending, Halt> {
+        let (epochs, follows) = (self.workshop.brief.epochs.end, self.workshop.spec().words.follow.is_some());
+        self.begin_version().await?;
         while self.training.progress.epoch < epochs {
             if let Some(until) = self.keeper.until().filter(|until| self.training.progress.epoch >= *until) {
                 return Err(Halt::Rested(until));
@@ -142,7 +147,7 @@ impl<K: Keeper> Engine<K> {
             let mut steps = self.begin_steps();
             while self.training.progress.done < steps {
                 if let Some(reason) = self.plan(steps).await? {
-                    return Ok(reason);
+                    return Ok(Ending::Done(reason));
                 }
                 if self.change_shape().await? {
                     steps = self.begin_steps();
@@ -163,12 +168,16 @@ impl<K: Keeper> Engine<K> {
                     trained => trained?,
                 }
             }
-            let verdict = self.end_epoch().await?;
-            if let Verdict::End(reason) = verdict {
-                return Ok(reason);
+            match self.end_epoch().await? {
+                Verdict::GoOn => {}
+                Verdict::Enough(_) if follows => break,
+                Verdict::End(reason) | Verdict::Enough(reason) => return Ok(Ending::Done(reason)),
             }
         }
-        Ok(all_done(&self.workshop.spec().words))
+        Ok(match follows {
+            true => Ending::CaughtUp,
+            false => Ending::Done(all_done(&self.workshop.spec().words)),
+        })
     }
 
     /// Steps of this epoch from the latest change of shape on, of which followers are told how many are done.
@@ -200,7 +209,7 @@ impl<K: Keeper> Engine<K> {
 
     fn position(&self, steps: u64) -> Position {
         let Progress { epoch, done, .. } = self.training.progress;
-        Position { epoch, epochs: self.workshop.spec().words.epochs, done, steps }
+        Position { epoch, epochs: self.workshop.brief.epochs.end, done, steps }
     }
 
     /// Whether workers do not wait for each other.

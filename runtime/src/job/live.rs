@@ -26,8 +26,8 @@ pub struct Live {
     /// it at any time.
     pub(super) changing: tokio::sync::Mutex<()>,
     pub events: Arc<EventBook>,
-    /// When it was accepted, or found again.
-    pub asked: Instant,
+    /// When it was accepted, found again, or woken by new data.
+    pub asked: Mutex<Instant>,
     pub orders: watch::Sender<Order>,
     /// While it runs: what it counts as in the queue.
     pub(super) booked: Mutex<Option<Ask>>,
@@ -83,7 +83,7 @@ impl Live {
             charge: Mutex::new(RecordCharge { charge, record }),
             job: RwLock::new(Arc::new(job)),
             changing: tokio::sync::Mutex::default(),
-            asked: Instant::now(),
+            asked: Mutex::new(Instant::now()),
             orders: watch::channel(Order::Run).0,
             booked: Mutex::default(),
             kills: Mutex::default(),

@@ -27,12 +27,12 @@ impl Jobs {
             // It may have gone back to the queue before it heard of the order.
             leaves()
         };
-        match waited {
-            true => {
-                Ok(self.roster.change_anyway(&live, |job| job.end(State::Stopped, "stopped while it waited")).await)
-            }
-            false => Ok(live.job()),
-        }
+        let reason = "stopped while it waited";
+        Ok(match waited {
+            true => self.roster.change_anyway(&live, |job| job.end(State::Stopped, reason)).await,
+            // Perhaps nobody has it who would hear of the order: it waits for data.
+            false => self.roster.change_anyway(&live, |job| job.end_wait(State::Stopped, reason)).await,
+        })
     }
 
     /// Goes on with a job that is over, from its last checkpoint. None of its code runs before its turn has come.
@@ -89,6 +89,7 @@ impl Jobs {
             return Err(JobError::TenantDeleted);
         }
         check_quota(tenant, &job.shape(), job.host_bytes())?;
+        self.check_followers(tenant, job.spec.follow.as_ref())?;
         live.orders.send_replace(Order::Run);
         let job = self.roster.change(live, |job| {
             (job.state, job.reason, job.ended_ms) = (State::Queued, String::new(), None);

@@ -57,7 +57,16 @@ impl Jobs {
             (Some(dataset), Some(version)) => Some(self.job_data(tenant, dataset, &version).await?),
             _ => None,
         };
-        if let Some(data) = &data {
+        let grown_from = job.following.as_ref().and_then(|following| following.grown_from);
+        let data = match (data, grown_from, &words.follow) {
+            (Some(data), Some(before), Some(follow)) => {
+                let grown = data.grown(before.samples, follow.replay, job.seed);
+                Some(grown.map_err(|error| JobError::Refused(format!("its data set has not grown as said: {error}")))?)
+            }
+            (data, ..) => data,
+        };
+        // How much comes with a version is not the job's to choose: a batch may be more than that.
+        if let Some(data) = data.as_ref().filter(|data| data.growth.is_none()) {
             let first = || spec.first_shape(Some(data.manifest.train.count));
             let shape = job.shape.unwrap_or_else(first);
             check_shards(&spec, &shape, data)?;
@@ -114,6 +123,7 @@ impl Jobs {
             spec,
             sync: probed.sync,
             seed: job.seed,
+            epochs: job.epochs(),
             host: probed.host,
         };
         Ok(Arc::new(Workshop {
@@ -162,6 +172,7 @@ impl Jobs {
             manifest: Arc::new(read.manifest),
             charge: Some(Arc::new(read.charge)),
             blocks: self.facilities.blocks.clone(),
+            growth: None,
         })
     }
 }

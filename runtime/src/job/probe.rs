@@ -130,8 +130,10 @@ fn check_unpenalised(sync: &Sync, plan: &Plan) -> Result<(), BadSpec> {
 fn sample(data: &JobData, context: &Context) -> Result<Batch, JobError> {
     let source = Source { name: &data.name, manifest: &data.manifest, part: Part::Train, blocks: data.blocks.clone() };
     let plan = ShardPlan { shuffle: false, ..ShardPlan::default() };
+    let picks = data.growth.as_ref().map(|growth| growth.picks().clone());
+    let options = batches::Options { picks, ..batches::Options::new(plan, SAMPLES) };
     let refused = |error: &dyn std::fmt::Display| JobError::Refused(error.to_string());
-    let assembler = Assembler::new(source, batches::Options::new(plan, SAMPLES), context);
+    let assembler = Assembler::new(source, options, context);
     let first = assembler.map_err(|error| refused(&error))?.next();
     let batch = first.ok_or_else(|| BadSpec::new("dataset", "it has no samples to train on"))?;
     let batch = batch.map_err(|error| refused(&error))?;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::engine::SpentAtMost;
+use super::following::Following;
 use super::host_memory::HostMemory;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
@@ -28,6 +29,8 @@ pub enum State {
     /// Waits for room.
     Queued,
     Running,
+    /// Has trained on all that there was, and waits for its data set to grow: without workers, and at no cost.
+    Waiting,
     /// Ended by itself: after its epochs, at its goal, or at its time.
     Done,
     /// Ended by somebody.
@@ -46,6 +49,7 @@ impl State {
         match self {
             Self::Queued => "queued",
             Self::Running => "running",
+            Self::Waiting => "waiting",
             Self::Done => "done",
             Self::Stopped => "stopped",
             Self::Failed => "failed",
@@ -103,6 +107,27 @@ pub struct EpochRecord {
     /// Changes of the workers in this epoch, the first first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reshaped: Vec<Reshaped>,
+    /// What a job that follows its data set was trained on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<TrainedOn>,
+}
+
+/// What one epoch of a job that follows its data set was trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct TrainedOn {
+    /// Of the data set.
+    #[schema(value_type = String)]
+    pub version: Digest,
+    /// Samples that the version before did not have.
+    pub new: u64,
+    /// Samples of earlier versions that were trained on again.
+    pub replayed: u64,
+    /// The loss on the new samples before any of them was trained on, in the first epoch of a version; and what it is when
+    /// the version is done, in its last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_before: Option<f64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss_after: Option<f64>,
 }
 
 /// A change of a job's workers.
@@ -160,6 +185,9 @@ pub struct Job {
     pub version: Digest,
     /// The data set's version.
     pub data: Option<Digest>,
+    /// How far it is, if it follows its data set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub following: Option<Following>,
     /// How many workers it has now, and how large each is; none in records of versions that could not change it.
     #[serde(default)]
     pub shape: Option<Shape>,
@@ -352,6 +380,10 @@ impl Job {
     /// Notes that a node has found it unfinished, and whether it is to blame if the node has died. Whether it may go on by
     /// itself: one that seems to take its node with it is held back, or the node would die again and again.
     pub(super) fn found_unfinished(&mut self, is_blamed: bool) -> bool {
+        // Nothing of it runs.
+        if self.state == State::Waiting {
+            return false;
+        }
         self.starts += 1;
         // One that a node has stopped in order is queued by then.
         if self.state == State::Running {
@@ -454,6 +486,7 @@ pub(super) mod tests {
             seed: 1,
             version: digest,
             data: None,
+            following: None,
             shape: None,
             state,
             reason: String::new(),

@@ -14,7 +14,7 @@ use super::JobError;
 use super::events::EventBook;
 use super::held::BlockLists;
 use super::live::Live;
-use super::record::{EpochRecord, Job};
+use super::record::{EpochRecord, Job, State};
 use super::team::Order;
 use crate::blob::{Blobs, Referrer};
 use crate::digest::Digest;
@@ -69,6 +69,10 @@ pub struct Roster {
     pub(super) running: watch::Sender<usize>,
     /// Has the queue looked through.
     pub(super) wake: Arc<Notify>,
+    /// Has jobs looked at that wait for data.
+    pub(super) followers: Arc<Notify>,
+    /// Tells that a job is over.
+    pub(super) ended: Arc<Notify>,
     /// One change of which jobs there are at a time. A backup holds it for reading.
     changing: Arc<tokio::sync::RwLock<()>>,
     /// Held for reading while a job's record is written and shown; whoever holds it for writing finds both the same.
@@ -100,8 +104,8 @@ impl Roster {
         }
         let queue = Mutex::new(Queue::new(max_workers, PATIENCE, BARS_FOR));
         let (running, shown) = (watch::channel(0).0, Arc::new(shown));
-        let (wake, changing, recording) = Default::default();
-        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, changing, recording })
+        let (wake, followers, ended, changing, recording) = Default::default();
+        Ok(Self { metadata, blobs, shown, lists, queue, running, wake, followers, ended, changing, recording })
     }
 
     /// Who tells which blobs are needed.
@@ -168,6 +172,22 @@ impl Roster {
     /// Has the queue looked through: something has come, or has gone.
     pub(super) fn look_through_queue(&self) {
         self.wake.notify_one();
+    }
+
+    /// Has jobs looked at that wait for data.
+    pub(super) fn look_at_followers(&self) {
+        self.followers.notify_one();
+    }
+
+    /// Jobs that wait for data.
+    pub(super) fn waiting(&self) -> Vec<Arc<Live>> {
+        let mut waiting = Vec::new();
+        self.each(|live| {
+            if live.job().state == State::Waiting {
+                waiting.push(live.clone());
+            }
+        });
+        waiting
     }
 
     pub(super) fn live(&self, tenant: TenantId, name: &str) -> Result<Arc<Live>, JobError> {

@@ -26,7 +26,7 @@ use super::meter::Meter;
 use super::planning::planning;
 use super::prepare::Found;
 use super::record::{Job, JobEvent, State};
-use super::team::{Halt, Lines, News, Team};
+use super::team::{Halt, Lines, News, Order, Team};
 use super::workshop::Workshop;
 use super::{JobError, Jobs, suspects};
 use crate::clock::unix_ms;
@@ -109,6 +109,7 @@ fn run(
     let note = jobs.roster.change_anyway(live, |job| match ending {
         Ending::Done(reason) => job.end(State::Done, reason),
         Ending::Halted(Halt::OutOfBudget(why)) => job.end(State::Done, format!("its budget is used up: {why}")),
+        Ending::CaughtUp => job.caught_up(*live.orders.borrow() == Order::Stop),
         Ending::Halted(Halt::OutOfTime) => job.end(State::Done, "`max_time` is over"),
         Ending::Halted(Halt::Stopped) => job.end(State::Stopped, "stopped"),
         Ending::Halted(Halt::Rested(epoch)) => {
@@ -134,7 +135,11 @@ fn run(
             false => job.end(State::Failed, error),
         },
     });
-    runtime.block_on(note);
+    if runtime.block_on(note).state == State::Waiting {
+        live.forget_prepared();
+        // Its data set may have grown before the record said that it waits.
+        jobs.roster.look_at_followers();
+    }
     waits
 }
 
@@ -185,7 +190,7 @@ async fn train(
     let channel = unless_ordered(live, opened).await?;
     let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
     let (team, declaration) = started?;
-    let ms = live.asked.elapsed().as_secs_f64() * 1e3;
+    let ms = live.asked.locked().elapsed().as_secs_f64() * 1e3;
     live.events.tell(JobEvent::Ready { workers: job.shape().workers, ms });
     live.note_ready(ms);
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
@@ -267,8 +272,11 @@ async fn prepare(jobs: &Arc<Jobs>, live: &Arc<Live>, job: &Job, leases: &[Vec<Le
         tried.map_err(|error| Halt::of(&error))
     };
     let prepared = unless_ordered(live, try_out).await?;
-    if let Some(data) = &prepared.data {
-        live.need(job.version, job.data.map(|digest| (&*data.manifest, digest)));
+    match &prepared.data {
+        // What it trains on is not all that the version's manifest names.
+        Some(data) if data.growth.is_some() => live.find_needs(&jobs.facilities.blobs).await,
+        Some(data) => live.need(job.version, job.data.map(|digest| (&*data.manifest, digest))),
+        None => {}
     }
     live.keep_prepared(&prepared);
     let host = prepared.brief.host;

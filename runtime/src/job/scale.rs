@@ -77,7 +77,8 @@ impl Jobs {
             State::Stopped | State::Failed => true,
             // One that has left the queue is about to run, and one that is tried may be.
             State::Queued => self.roster.queue.locked().ask_for(ask_of(&scaled)),
-            State::Running | State::Done => false,
+            // One that waits for data may be woken at any moment: it changes when it trains again.
+            State::Running | State::Waiting | State::Done => false,
         };
         let at_once = change.from_epoch.is_none() && does_not_run();
         let changed = self.roster.change(&live, |job| match at_once {

@@ -130,6 +130,7 @@ impl Jobs {
             let mut job = Job::clone(&job);
             match job.found_unfinished(blamed == Some(&id(&job))) {
                 true => goes_on.push((live.clone(), job.is_suspect(), job.deaths.blamed)),
+                false if job.state == State::Waiting => continue,
                 false => tracing::warn!(job = %job.name, reason = %one_line(&job.reason), "a job is held back"),
             }
             found.push((live, job));

@@ -9,6 +9,7 @@ use weft_gpu::Request;
 use weft_gpu::pool::{PoolError, Spare, Wish};
 
 use super::apart::apart;
+use super::following::Following;
 use super::prepare::{Found, device_and_codec};
 use super::record::{Job, State};
 use super::room::check_quota;
@@ -56,6 +57,20 @@ impl Jobs {
             Some(job) => Err(JobError::OtherRequest(job.name.to_string())),
             None => Ok(None),
         }
+    }
+
+    /// Refuses words that could not be submitted now.
+    pub(super) async fn try_words(self: &Arc<Self>, tenant: &Arc<Tenant>, spec: JobSpec) -> Result<(), JobError> {
+        device_and_codec(&spec.check()?)?;
+        let (jobs, tenant) = (self.clone(), tenant.clone());
+        let tried = tokio::spawn(async move {
+            let (name, seed) = (made_up_name(&spec.function)?, spec.seed.unwrap_or(0));
+            let versions = jobs.versions(&tenant, &spec).await?;
+            jobs.try_new(&tenant, &mut new_job(tenant.id, name, spec, seed, versions)).await.map(drop)
+        });
+        tried.await.unwrap_or_else(|error| {
+            Err(JobError::Io { what: "the request was interrupted", error: io::Error::other(error) })
+        })
     }
 
     pub(super) async fn accept(
@@ -107,6 +122,7 @@ impl Jobs {
         if queued >= limit as usize {
             return Err(JobError::Quota { name: "queued_jobs", limit: limit.into(), what: "another job".to_owned() });
         }
+        self.check_followers(tenant, job.spec.follow.as_ref())?;
         let live = self.roster.add(job, tenant).await?;
         if let Some(trial) = trial {
             live.set_judge(trial.judge);
@@ -199,6 +215,7 @@ pub(super) fn new_job(
         seed,
         version,
         data,
+        following: spec.follow.map(|_| Following::first(spec.epochs)),
         shape: None,
         changes: Vec::new(),
         scaled: false,

@@ -387,7 +387,7 @@ impl Team {
     /// What is wrong with a contribution whose sizes differ from what the first worker's trainer declared.
     pub fn misfit(&self, contribution: &Contribution) -> Option<String> {
         let wanted = match self.task {
-            Some(Task::Evaluate) | None => return None,
+            Some(Task::Evaluate | Task::EvaluateNew) | None => return None,
             Some(Task::Update | Task::ShowWeights) => self.sizes.weights,
             Some(Task::Train { .. }) => self.sizes.payload,
         };

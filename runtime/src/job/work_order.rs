@@ -22,6 +22,8 @@ pub enum Task {
     /// Turns the merged statistics into weights. One worker does it for all.
     Update,
     Evaluate,
+    /// Evaluates on the samples that are new in this version of the data set.
+    EvaluateNew,
     /// Hands its own weights over.
     ShowWeights,
 }
@@ -185,6 +187,7 @@ mod tests {
             work(Task::Train { steps: 3, joins: false }, ModelRef::elsewhere(&model(), None), take),
             work(Task::Update, ModelRef::elsewhere(&model(), Some(SLOT)), None),
             work(Task::ShowWeights, ModelRef::whole(&model()), None),
+            work(Task::EvaluateNew, ModelRef::whole(&model()), None),
             WorkOrder::Work { assignment: Box::new(bare), generation: 0 },
             WorkOrder::Merge(MergeOrder {
                 round: 6,

@@ -214,7 +214,7 @@ impl WorkerLoop {
         let mut contribution = match assignment.task {
             Task::Train { steps, .. } => self.train(&assignment, steps, &mut timing).await?,
             Task::Update => self.update(&assignment, &mut timing).await?,
-            Task::Evaluate => self.evaluate(&assignment).await?,
+            Task::Evaluate | Task::EvaluateNew => self.evaluate(&assignment).await?,
             Task::ShowWeights => Contribution::default(),
         };
         contribution.model_checksum = model_checksum;

@@ -15,11 +15,13 @@ use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
 
 use super::brief::Brief;
 use super::host_memory::host_memory;
+use super::work_order::Task;
 use super::worker::WorkerError;
-use crate::dataset::Manifest;
 use crate::dataset::batches::{self, Assembler, BatchError, Batches, Source};
 use crate::dataset::blocks::Blocks;
+use crate::dataset::picks::{NotGrown, Picked, Picks};
 use crate::dataset::shard::{Cuts, Plan as ShardPlan};
+use crate::dataset::{Manifest, Split};
 use crate::devices::TAPE_NODES;
 use crate::host::data::StepInfo;
 use crate::logs::LogBook;
@@ -92,6 +94,40 @@ pub struct JobData {
     /// For the manifest, where somebody pays for it.
     pub charge: Option<Arc<Charge>>,
     pub blocks: Arc<dyn Blocks>,
+    /// What is new in it, for a job that follows its data set.
+    pub growth: Option<Growth>,
+}
+
+/// What a version of a data set has that the one before did not have.
+#[derive(Clone)]
+pub struct Growth {
+    picks: Picks,
+    /// The new samples, as those to test with.
+    fresh: Arc<Manifest>,
+    pub new: u64,
+    pub replayed: u64,
+}
+
+impl Growth {
+    pub fn picks(&self) -> &Picks {
+        &self.picks
+    }
+}
+
+impl JobData {
+    /// Samples to train on: the new ones, and a share of those that were there before.
+    pub fn grown(self, old: u64, share: f64, seed: u64) -> Result<Self, NotGrown> {
+        let Picked { split, fresh, picks } = Picks::of(&self.manifest.train, old, share, seed)?;
+        let (new, replayed) = (fresh.count, split.count - fresh.count);
+        let fresh = Arc::new(Manifest { train: Split::default(), test: fresh, ..Manifest::clone(&self.manifest) });
+        let manifest = Arc::new(Manifest { train: split, ..Manifest::clone(&self.manifest) });
+        Ok(Self { manifest, growth: Some(Growth { picks, fresh, new, replayed }), ..self })
+    }
+
+    /// Bytes of memory that its manifests take, about.
+    fn memory(&self) -> u64 {
+        self.manifest.memory() + self.growth.as_ref().map_or(0, |growth| growth.fresh.memory())
+    }
 }
 
 /// How instances of a function are made, where that does not follow from the job.
@@ -129,7 +165,7 @@ impl Workshop {
     /// Bytes of memory that it takes of its own, about.
     pub fn bytes(&self) -> u64 {
         let settings = settings::bytes(&self.brief.settings);
-        let manifest = self.data.as_ref().map_or(0, |data| data.manifest.memory());
+        let manifest = self.data.as_ref().map_or(0, JobData::memory);
         size_of::<Self>() as u64 + settings + manifest
     }
 
@@ -216,7 +252,9 @@ impl Workshop {
         let epoch = if self.rule().same_samples_every_epoch() { 0 } else { at.epoch };
         let (seed, cuts) = (self.brief.seed, at.cuts.clone());
         let plan = ShardPlan { seed, epoch, shards, stratified, cuts, ..ShardPlan::default() };
-        let options = batches::Options { shard: lane.into(), start: at.done, ..batches::Options::new(plan, at.batch) };
+        let picks = data.growth.as_ref().map(|growth| growth.picks.clone());
+        let options =
+            batches::Options { shard: lane.into(), start: at.done, picks, ..batches::Options::new(plan, at.batch) };
         self.open(data, batches::Part::Train, options, &at.shape, context)
     }
 
@@ -225,16 +263,20 @@ impl Workshop {
         StepInfo { step: at.step, epoch: at.epoch, rate: at.rate, worker: lane, workers: at.shape.lanes() }
     }
 
-    /// A worker's part of the samples to test with; nothing if there are too few for all.
-    pub(super) fn tests(&self, at: &Cursor, worker: u32, context: &Context) -> Result<Feed, BatchError> {
-        let Some(data) = self.data.as_ref() else { return Ok(Feed::Nothing) };
+    /// A worker's part of the samples to test with, or of those that are new; nothing if there are too few for all.
+    pub(super) fn tests(&self, of: Task, at: &Cursor, worker: u32, context: &Context) -> Result<Feed, BatchError> {
+        let Some(mut data) = self.data.clone() else { return Ok(Feed::Nothing) };
+        if of == Task::EvaluateNew {
+            let Some(growth) = data.growth.take() else { return Ok(Feed::Nothing) };
+            data.manifest = growth.fresh;
+        }
         let shards = u64::from(at.shape.workers).min(data.manifest.test.count);
         if u64::from(worker) >= shards {
             return Ok(Feed::Nothing);
         }
         let plan = ShardPlan { shards, shuffle: false, ..ShardPlan::default() };
         let options = batches::Options { shard: worker.into(), ..batches::Options::new(plan, at.batch) };
-        self.open(data, batches::Part::Test, options, &at.shape, context)
+        self.open(&data, batches::Part::Test, options, &at.shape, context)
     }
 
     fn open(

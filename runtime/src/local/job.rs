@@ -112,6 +112,7 @@ impl LocalJob {
             leases.push(worker);
         }
         let data_ref = |data: &JobData| DataRef { name: data.name.clone(), version: data_version(&data.manifest) };
+        let epochs = 0..spec.words.epochs;
         let brief = Brief {
             tenant: tenant.id,
             job: name,
@@ -124,6 +125,7 @@ impl LocalJob {
             spec,
             sync: probed.sync,
             seed,
+            epochs,
             host: probed.host,
         };
         let team = TeamId::next();

@@ -42,11 +42,13 @@ impl Node {
         // Looked up only now: if somebody else has deleted it meanwhile, another tenant may have its name.
         let tenant = self.tenants.get(name)?;
         let records = self.registry.deletion_of(tenant.id).and(self.catalog.deletion_of(tenant.id));
-        let records = records.and(self.jobs.roster.deletion_of(tenant.id));
+        let records =
+            records.and(self.jobs.roster.deletion_of(tenant.id)).and(self.jobs.standing.deletion_of(tenant.id));
         let records = records.and(self.studies.roster.deletion_of(tenant.id));
         self.tenants.delete(name, records.and(self.logs.forget_tenant(tenant.id))).await?;
         self.studies.roster.forget(tenant.id);
         let forget = async {
+            self.jobs.standing.forget(tenant.id);
             self.jobs.roster.forget(tenant.id).await?;
             self.catalog.forget(tenant.id, catalog).await?;
             Ok(self.registry.forget(tenant.id, functions).await?)

@@ -39,7 +39,7 @@ pub(super) fn is_alive(job: &Job) -> bool {
 /// What a study sees of the job of a trial.
 pub(super) fn seen(goal: &str, trial: &Trial, job: &Job) -> JobSeen {
     let phase = match job.state {
-        State::Queued | State::Running => Phase::Alive,
+        State::Queued | State::Running | State::Waiting => Phase::Alive,
         State::Done => Phase::Done,
         State::Failed => Phase::Failed(job.reason.clone()),
         State::Stopped if job.has_rested() => Phase::Rested,

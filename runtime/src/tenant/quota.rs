@@ -81,6 +81,8 @@ quota! {
     jobs: u32 = 16,
     /// Training jobs that may queue.
     queued_jobs: u32 = 1_000,
+    /// Training jobs that follow their data sets, those that wait for data included.
+    following_jobs: u32 = 100,
     /// Workers of all running jobs, their further functions counted too.
     workers: u32 = 256,
     /// Memory of all workers, in bytes.

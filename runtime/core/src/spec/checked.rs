@@ -49,6 +49,7 @@ impl JobSpec {
     pub fn check(&self) -> Result<CheckedSpec, BadSpec> {
         self.check_numbers()?;
         self.check_learning()?;
+        self.check_follow()?;
         if let Some(optimizer) = &self.optimizer {
             optimizer.check()?;
         }

@@ -267,6 +267,9 @@ impl TuneSpec {
         if job.name.is_some() {
             return Err(BadSpec::new("job", "trials are called after the study: leave out its `name`"));
         }
+        if job.follow.is_some() {
+            return Err(BadSpec::new("job", "a trial that waits for data is never done: leave out its `follow`"));
+        }
         if job.until.is_some() {
             return Err(BadSpec::new("job", "when trials rest is for the study to say: leave out its `until`"));
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use utoipa::ToSchema;
 
+use crate::job::following::Following;
 use crate::job::record::CheckpointRef;
 use weft_core::cost::Breakdown;
 use weft_core::spec::{Shape, ShapeChange};
@@ -24,7 +25,7 @@ pub struct JobView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
     pub workers: u32,
-    /// Epochs that were asked for.
+    /// Epochs that were asked for; of a job that follows its data set, those that are done with its present version.
     pub epochs: u64,
     /// Epochs that are done.
     pub epoch: u64,
@@ -82,6 +83,9 @@ pub struct JobDetail {
     /// The data set's version, `sha256:…`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_version: Option<String>,
+    /// How far it is with its data set's versions, if it follows it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub following: Option<Following>,
     /// Milliseconds from its acceptance until all workers had started for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_ms: Option<f64>,

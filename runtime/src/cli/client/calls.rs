@@ -15,9 +15,9 @@ use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
-    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, TenantCreated,
-    TenantList, TenantRequest, TenantView, TrialList, TuneDetail, TuneList, TuneView, UploadRequest, UploadView,
-    VersionList,
+    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, StandingOrderList,
+    StandingOrderView, TenantCreated, TenantList, TenantRequest, TenantView, TrialList, TuneDetail, TuneList, TuneView,
+    UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;
@@ -316,6 +316,24 @@ impl Client {
         self.delete(format!("/v1/datasets/{name}"))
     }
 
+    /// Has a data set start a job whenever it has grown.
+    pub fn give_order(&self, dataset: &Name, spec: &JobSpec) -> Result<StandingOrderView, ClientError> {
+        self.change_within(Method::PUT, format!("/v1/datasets/{dataset}/on-append"), spec, DEPLOY)
+    }
+
+    pub fn standing_order(&self, dataset: &Name) -> Result<StandingOrderView, ClientError> {
+        self.get(format!("/v1/datasets/{dataset}/on-append"))
+    }
+
+    pub fn take_order_back(&self, dataset: &Name) -> Result<(), ClientError> {
+        self.delete(format!("/v1/datasets/{dataset}/on-append"))
+    }
+
+    /// One page.
+    pub fn standing_orders(&self, after: Option<&str>) -> Result<StandingOrderList, ClientError> {
+        self.get(format!("/v1/on-append{}", query(&[("after", owned(after))])))
+    }
+
     /// Makes an upload a model.
     pub fn create_model(&self, name: &Name, upload: &str) -> Result<ModelView, ClientError> {
         let request = ModelRequest { upload: upload.to_owned() };
@@ -455,6 +473,23 @@ impl Client {
 
     fn get<T: serde::de::DeserializeOwned>(&self, path: String) -> Result<T, ClientError> {
         self.json(Ask { method: Method::GET, path, headers: Vec::new(), body: None, wait: SOON })
+    }
+
+    /// What the node says of something, as it says it.
+    pub fn value(&self, path: &str) -> Result<serde_json::Value, ClientError> {
+        self.get(path.to_owned())
+    }
+
+    /// Posts something as it is; under the same key it is done once.
+    pub fn send_value(
+        &self,
+        path: &str,
+        body: &serde_json::Value,
+        key: &str,
+    ) -> Result<serde_json::Value, ClientError> {
+        let headers = vec![("content-type", "application/json".to_owned()), ("idempotency-key", key.to_owned())];
+        let body = body.to_string().into_bytes();
+        self.json(Ask { method: Method::POST, path: path.to_owned(), headers, body: Some(&body), wait: DEPLOY })
     }
 
     fn delete(&self, path: String) -> Result<(), ClientError> {

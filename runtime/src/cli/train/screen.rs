@@ -85,7 +85,11 @@ impl<'a> Screen<'a> {
                 let reason = if reason.is_empty() { String::new() } else { format!(": {}", harmless(reason)) };
                 self.line(&format!(
                     "job `{name}` {}{reason}",
-                    if *state == State::Running { "runs" } else { "is queued" }
+                    match state {
+                        State::Running => "runs",
+                        State::Waiting => "has caught up",
+                        _ => "is queued",
+                    }
                 ));
             }
             JobEvent::Progress(progress) => self.progress(progress),
@@ -127,6 +131,8 @@ impl<'a> Screen<'a> {
 
     fn progress(&mut self, progress: &Progress) {
         self.losses.push(progress.loss);
+        // A job that follows its data set has more of them with every version.
+        self.epochs = self.epochs.max(progress.epoch);
         let Some(bars) = &self.bars else { return };
         let steps = progress.steps.max(1);
         let done = (progress.epoch.saturating_sub(1) as f64 + progress.step as f64 / steps as f64) / self.epochs as f64;
@@ -152,6 +158,7 @@ impl<'a> Screen<'a> {
             return;
         }
         self.epoch = record.epoch;
+        self.epochs = self.epochs.max(record.epoch);
         if let Some(&accuracy) = record.validation.get("accuracy") {
             self.accuracy = Some(accuracy);
             self.accuracies.push(accuracy);

@@ -42,6 +42,13 @@ impl Told for JobEvent {
 
 /// Shows progress on stderr, then what it came to on stdout. A job that failed or was stopped is a failure.
 pub fn to_its_end(name: &Name, client: &Client, out: &Output) -> anyhow::Result<()> {
+    let detail = until_over(name, client, out)?;
+    out.show(&detail, || summary(&detail, out))?;
+    fails_with(detail.job.state)
+}
+
+/// Shows progress on stderr until a job is over, however it ends.
+pub fn until_over(name: &Name, client: &Client, out: &Output) -> anyhow::Result<JobDetail> {
     let epochs = client.job(name)?.spec.epochs;
     let mut screen = Screen::new(name, epochs, out);
     let followed = listen(name, client, Client::follow_job, |heard| match heard {
@@ -51,9 +58,7 @@ pub fn to_its_end(name: &Name, client: &Client, out: &Output) -> anyhow::Result<
     });
     screen.close();
     followed.inspect_err(|error| say_how_to_go_on(name, error, out))?;
-    let detail = client.job(name)?;
-    out.show(&detail, || summary(&detail, out))?;
-    fails_with(detail.job.state)
+    Ok(client.job(name)?)
 }
 
 /// Waits until a job is over, and says nothing meanwhile.
@@ -84,7 +89,7 @@ pub fn as_json(name: &Name, client: &Client, out: &Output) -> anyhow::Result<()>
 fn fails_with(state: State) -> anyhow::Result<()> {
     match state {
         State::Failed | State::Stopped => Err(Reported.into()),
-        State::Queued | State::Running | State::Done => Ok(()),
+        State::Queued | State::Running | State::Waiting | State::Done => Ok(()),
     }
 }
 
@@ -185,7 +190,7 @@ pub fn rows(detail: &JobDetail, out: &Output) -> Vec<(&'static str, String)> {
     let style = match job.state {
         State::Done => Style::Green,
         State::Failed => Style::Red,
-        State::Queued | State::Running | State::Stopped => Style::Yellow,
+        State::Queued | State::Running | State::Waiting | State::Stopped => Style::Yellow,
     };
     let mut rows = vec![("job", job.name.clone()), ("state", out.paint(style, job.state.word()))];
     if !job.reason.is_empty() {

@@ -50,6 +50,8 @@ fn state(ending: Ending) -> (State, String) {
     match ending {
         Ending::Done(reason) => (State::Done, reason),
         Ending::Halted(Halt::OutOfBudget(why)) => (State::Done, format!("its budget is used up: {why}")),
+        // Nothing here grows that could be waited for.
+        Ending::CaughtUp => (State::Done, "all epochs are done".to_owned()),
         Ending::Halted(Halt::OutOfTime) => (State::Done, "`max_time` is over".to_owned()),
         Ending::Halted(Halt::Stopped | Halt::Paused) => (State::Stopped, "interrupted".to_owned()),
         Ending::Halted(Halt::Rested(epoch)) => (State::Stopped, format!("it rests after epoch {epoch}")),
@@ -96,6 +98,7 @@ impl Trained {
                 spec: subject.spec.clone(),
                 shape: report.shape,
                 changes: Vec::new(),
+                following: None,
                 seed: subject.spec.seed.unwrap_or(0),
                 version: subject.version.to_string(),
                 data_version: subject.data_version.map(|digest| digest.to_string()),

@@ -11,7 +11,7 @@ use super::{Batch, BatchError, Cause, Csr, Inputs, Options, Source};
 use crate::dataset::blocks::{Blocks, read_part, read_whole};
 use crate::dataset::manifest::{BlockRef, Split};
 use crate::dataset::rows::{Features, Labels};
-use crate::dataset::shard::{Position, Shard};
+use crate::dataset::shard::{Permutation, Position, Shard};
 use crate::dataset::transform::Prepared;
 
 /// Samples that are looked up at a time.
@@ -28,6 +28,8 @@ pub struct Assembler {
     options: Options,
     context: Context,
     reader: Reader,
+    /// What is divided among the shards.
+    split: Split,
     /// Made when the first batch is asked for: a stratified one needs labels.
     shard: Option<Shard>,
     gathered: Gathered,
@@ -50,9 +52,13 @@ impl Assembler {
         let manifest = source.manifest;
         let split = source.part.of(manifest);
         let samples = options.plan.count(split, options.shard).map_err(|error| failed(error.into()))?;
+        let (kept, rows) = match &options.picks {
+            Some(picks) => (picks.kept(split), picks.orders(split, options.plan.epoch)),
+            None => (split.clone(), Vec::new()),
+        };
         let layout = Layout { label: manifest.labels.map_or(0, Labels::size), features: manifest.features.clone() };
-        if let Some(block) = layout.misfit(split) {
-            let BlockRef { digest, count, bytes } = split.blocks[block];
+        if let Some(block) = layout.misfit(&kept) {
+            let BlockRef { digest, count, bytes } = kept.blocks[block];
             let reason = format!("its {bytes} bytes are not those of {count} samples");
             return Err(failed(Cause::Damaged { block, digest, reason }));
         }
@@ -63,12 +69,14 @@ impl Assembler {
             blocks: source.blocks,
             held: vec![None; split.blocks.len()],
             window_end: 0,
-            split: split.clone(),
+            split: kept,
+            rows,
         };
         let end = options.last.batches(samples, options.size);
         let next = options.start.min(end);
         let (context, gathered) = (context.clone(), Gathered::default());
-        Ok(Self { dataset, next, end, options, context, reader, shard: None, gathered })
+        let split = split.clone();
+        Ok(Self { dataset, next, end, options, context, reader, split, shard: None, gathered })
     }
 
     pub fn context(&self) -> &Context {
@@ -88,7 +96,7 @@ impl Assembler {
         self.context.cancel().check()?;
         if self.shard.is_none() {
             let Options { plan, shard, .. } = &self.options;
-            self.shard = Some(plan.shard(&self.reader.split, *shard, |block| self.reader.classes(block))?);
+            self.shard = Some(plan.shard(&self.split, *shard, |block| self.reader.classes(block))?);
         }
         let Some(shard) = &self.shard else { unreachable!("it was made above") };
         let (reader, gathered, context) = (&mut self.reader, &mut self.gathered, &self.context);
@@ -215,7 +223,10 @@ impl Layout {
 /// Reads rows of blocks, and holds those blocks whose window is not over.
 struct Reader {
     blocks: Arc<dyn Blocks>,
+    /// The blocks as they are kept.
     split: Split,
+    /// By block the order whose first rows were picked; none, or nothing at all, where all were.
+    rows: Vec<Option<Permutation>>,
     layout: Layout,
     labels: Option<Labels>,
     transform: Prepared,
@@ -249,7 +260,8 @@ impl Reader {
             }
             let end = samples.end.min(self.window_end).min(samples.start + LOOKED_UP);
             positions.clear();
-            positions.extend((samples.start..end).filter_map(|sample| shard.position(sample)));
+            positions
+                .extend((samples.start..end).filter_map(|sample| shard.position(sample)).map(|at| self.kept_at(at)));
             for position in &*positions {
                 let block = position.block as usize;
                 if self.held[block].is_none() {
@@ -262,6 +274,16 @@ impl Reader {
             samples.start = end;
         }
         Ok(())
+    }
+
+    /// Where a sample is in its block as that is kept.
+    #[inline]
+    fn kept_at(&self, at: Position) -> Position {
+        match self.rows.get(at.block as usize) {
+            // A place below the block's count has a row below it.
+            Some(Some(order)) => Position { row: order.at(at.row.into()) as u32, ..at },
+            _ => at,
+        }
     }
 
     fn release(&mut self) {

@@ -1,5 +1,7 @@
 //! The end of an epoch: validation, verdict, history, models, checkpoint.
 
+use std::collections::BTreeMap;
+
 use weft_core::learning::{Seen, Validated, Verdict};
 use weft_core::spec::Keep;
 
@@ -20,7 +22,8 @@ impl<K: Keeper> Engine<K> {
         let trained_for = self.training.progress.sums.seconds;
         let workshop = self.workshop.clone();
         let words = &workshop.spec().words;
-        let (epoch, every, epochs) = (self.training.progress.epoch + 1, words.validate_every, words.epochs);
+        let (epoch, every, epochs) =
+            (self.training.progress.epoch + 1, words.validate_every, workshop.brief.epochs.end);
         let has_tests = workshop.data.as_ref().is_none_or(|data| data.manifest.test.count > 0);
         // Whoever has it rest goes by what it has come to.
         let is_last = epoch == epochs || self.keeper.until() == Some(epoch);
@@ -29,14 +32,14 @@ impl<K: Keeper> Engine<K> {
             true => {
                 self.may_validate()?;
                 let paid = self.accounting.paid;
-                self.validate().await?;
+                self.metrics = self.evaluate(Task::Evaluate).await?;
                 self.note_validation(paid);
             }
             false => self.metrics.clear(),
         }
         self.account();
         let (rate, batch) = (self.training.progress.learning.rate, self.cursor().batch);
-        let sums = std::mem::take(&mut self.training.progress.sums);
+        let sums = &self.training.progress.sums;
         let train_loss = if sums.samples == 0 { 0.0 } else { sums.loss / sums.samples as f64 };
         let validated =
             Validated { loss: self.metrics.get("loss").copied(), accuracy: self.metrics.get("accuracy").copied() };
@@ -51,8 +54,12 @@ impl<K: Keeper> Engine<K> {
             && verdict == Verdict::GoOn
             && residuals.are_within(tolerance)
         {
-            verdict = Verdict::End(format!("workers agree within the tolerance of {tolerance}"));
+            verdict = Verdict::Enough(format!("workers agree within the tolerance of {tolerance}"));
         }
+        let is_last = epoch == epochs || verdict != Verdict::GoOn;
+        let data = self.trained_on(is_last).await?;
+        self.account();
+        let sums = std::mem::take(&mut self.training.progress.sums);
         let record = EpochRecord {
             epoch,
             train_loss,
@@ -76,6 +83,7 @@ impl<K: Keeper> Engine<K> {
             dual_residual: residuals.map(|residuals| residuals.dual),
             replicas: sums.replicas,
             reshaped: sums.reshaped,
+            data,
         };
         self.tell_plan(epoch - 1, true);
         let progress = &mut self.training.progress;
@@ -91,24 +99,26 @@ impl<K: Keeper> Engine<K> {
         Ok(verdict)
     }
 
-    async fn validate(&mut self) -> Result<(), Halt> {
+    /// Means over the samples to test with, or over those that are new.
+    pub(super) async fn evaluate(&mut self, task: Task) -> Result<BTreeMap<String, f64>, Halt> {
         let contributions = match self.is_free() {
             true => {
-                let (task, at) = (Task::Evaluate, self.cursor());
+                let at = self.cursor();
                 let mut collecting =
                     Collecting { task, at, training: &self.training, averages: &[], collected: Vec::new() };
                 self.team.collect(&mut collecting).await?;
                 collecting.collected
             }
-            false => self.round(Task::Evaluate, |_| true, false, Numbers::default()).await?.contributions,
+            false => self.round(task, |_| true, false, Numbers::default()).await?.contributions,
         };
-        self.metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
-        if self.metrics.len() > MAX_METRICS {
+        let mut metrics = means(contributions.iter().map(|(_, contribution)| &**contribution));
+        if metrics.len() > MAX_METRICS {
             return Err(Halt::Failed(TrainError::TooManyMetrics.to_string()));
         }
         // What is no number cannot be kept, nor compared.
-        self.metrics.retain(|_, value| value.is_finite());
-        self.count(&contributions, false)
+        metrics.retain(|_, value| value.is_finite());
+        self.count(&contributions, false)?;
+        Ok(metrics)
     }
 
     pub(super) async fn checkpoint(&mut self, epoch: Option<EpochRecord>) -> Result<(), Halt> {

@@ -72,7 +72,16 @@ impl Roster {
         if self.is_shown(live) {
             self.metadata.commit_with(batch.put(&job)?, newest).await?;
         }
-        Ok(live.show(&before, job))
+        Ok(self.show(live, &before, job))
+    }
+
+    /// Shows a changed record, and tells whoever waits for jobs to be over.
+    fn show(&self, live: &Live, before: &Job, job: Job) -> Arc<Job> {
+        let job = live.show(before, job);
+        if job.state.is_over() {
+            self.ended.notify_one();
+        }
+        job
     }
 
     /// Whether it was not deleted meanwhile, with its tenant: then nothing of it is written any more.
@@ -96,7 +105,7 @@ impl Roster {
         if let Err(error) = written {
             tracing::error!(%error, job = %job.name, "a job's record could not be written; it is with its next change");
         }
-        live.show(&before, job)
+        self.show(live, &before, job)
     }
 
     /// Shows what a node that has just started found of unfinished jobs, and writes it in one transaction if that can be.

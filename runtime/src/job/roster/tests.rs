@@ -29,6 +29,7 @@ fn epoch() -> EpochRecord {
         primal_residual: None,
         dual_residual: None,
         reshaped: Vec::new(),
+        data: None,
     }
 }
 

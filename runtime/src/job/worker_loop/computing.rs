@@ -129,7 +129,7 @@ impl WorkerLoop {
         let (workshop, at, who) = (self.workshop.clone(), &assignment.at, self.who);
         let mut contribution = Contribution::default();
         let info = workshop.step_info(at, self.lane());
-        let mut feed = workshop.tests(at, who.worker, self.worker.context())?;
+        let mut feed = workshop.tests(assignment.task, at, who.worker, self.worker.context())?;
         let mut told = Instant::now();
         loop {
             if told.elapsed() >= Duration::from_secs(1) {

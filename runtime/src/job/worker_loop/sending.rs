@@ -23,7 +23,7 @@ impl WorkerLoop {
         contribution: &mut Contribution,
     ) -> Result<(), WorkerError> {
         let joins = match assignment.task {
-            Task::Evaluate => return Ok(()),
+            Task::Evaluate | Task::EvaluateNew => return Ok(()),
             Task::Update | Task::ShowWeights => {
                 let is_own = assignment.task == Task::ShowWeights;
                 let mut weights = Vec::new();
