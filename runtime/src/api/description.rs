@@ -9,8 +9,8 @@ use utoipa::OpenApi;
 
 use super::request::MAX_CURSOR;
 use super::{
-    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, standing, tenants,
-    tune_events, tunes, uploads,
+    datasets, devices, functions, invoke, job_events, jobs, logs, models, operations, params, prices, standing,
+    tenants, tune_events, tunes, uploads,
 };
 use crate::job::RANGES;
 use crate::names::MAX_NAME;

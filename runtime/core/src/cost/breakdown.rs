@@ -173,8 +173,9 @@ mod tests {
 
     #[test]
     fn the_parts_add_up_to_the_whole() {
+        let stages = Stages { merge: 1.0, update: 1.0, validate: 1.0, ..Stages::default() };
         let stages =
-            Stages { data: 1.0, compute: 4.0, send: 0.5, receive: 0.5, merge: 1.0, update: 1.0, validate: 1.0 };
+            Stages { data: 1.0, compute: 4.0, send: 0.25, put_parts: 0.25, receive: 0.25, get_results: 0.25, ..stages };
         for (wall, stages) in [(10, stages), (2, stages), (0, stages), (10, Stages::default()), (0, Stages::default())]
         {
             let (used, prices) = (used(wall, stages), prices());

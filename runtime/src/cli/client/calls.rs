@@ -15,9 +15,9 @@ use super::{Ask, Body, Client, ClientError, Wait};
 use crate::api::types::{
     DataSetDetail, DataSetList, DataSetView, DeployView, DeviceList, FunctionList, FunctionView, InferAnswer,
     InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, KeyRotated, LogList, ModelDetail, ModelList,
-    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest, StandingOrderList,
-    StandingOrderView, TenantCreated, TenantList, TenantRequest, TenantView, TrialList, TuneDetail, TuneList, TuneView,
-    UploadRequest, UploadView, VersionList,
+    ModelRequest, ModelView, NodeView, ParamList, ParamSet, ParamsDeleted, PlanView, RollbackRequest,
+    StandingOrderList, StandingOrderView, TenantCreated, TenantList, TenantRequest, TenantView, TrialList, TuneDetail,
+    TuneList, TuneView, UploadRequest, UploadView, VersionList,
 };
 use crate::catalog::spec::DataSetSpec;
 use crate::digest::Digest;

@@ -76,7 +76,7 @@ impl<'a> ProbeJob<'a> {
         spec.name = Some(format!("plan-{}", hex(&random)));
         let job = submit(out, |key| client.submit_job(&spec, key))?;
         let this = Self { name: job.name.parse()?, client, out };
-        watch::until_over(&this.name, client)?;
+        watch::in_silence(&this.name, client)?;
         let detail = client.job(&this.name)?;
         anyhow::ensure!(detail.job.state == State::Done, "a try is {}: {}", detail.job.state.word(), detail.job.reason);
         Ok((this, detail))
@@ -89,7 +89,7 @@ impl<'a> ProbeJob<'a> {
     fn delete(&self) -> anyhow::Result<()> {
         if !self.client.job(&self.name)?.job.state.is_over() {
             self.client.stop_job(&self.name)?;
-            watch::until_over(&self.name, self.client)?;
+            watch::in_silence(&self.name, self.client)?;
         }
         for model in self.client.job(&self.name)?.models {
             self.client.delete_model(&model.parse()?)?;

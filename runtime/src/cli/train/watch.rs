@@ -62,8 +62,8 @@ pub fn until_over(name: &Name, client: &Client, out: &Output) -> anyhow::Result<
 }
 
 /// Waits until a job is over, and says nothing meanwhile.
-pub fn until_over(name: &Name, client: &Client) -> anyhow::Result<()> {
-    listen(name, client, |_| ())
+pub fn in_silence(name: &Name, client: &Client) -> anyhow::Result<()> {
+    listen(name, client, Client::follow_job, |_: Heard<JobEvent>| ())
 }
 
 /// One JSON value for every event.

@@ -15,11 +15,11 @@ use weft_core::plan::course::{Course, CourseRecord, Fits, Order, Pace, Standing,
 use weft_core::plan::policy::{Action, Policy, Workload};
 use weft_core::plan::prices::GIB;
 use weft_core::spec::{CheckedSpec, Shape};
+use weft_core::throttle::RESERVE;
 use weft_gpu::pool::{DeviceId, Wish};
 
 use super::super::record::PlanStep;
 use super::super::team::Halt;
-use super::super::throttle::RESERVE;
 use super::super::workshop::Workshop;
 use super::{Engine, Keeper};
 use crate::digest::Digest;

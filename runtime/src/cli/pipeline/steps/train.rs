@@ -85,7 +85,8 @@ pub fn run(doing: &Doing<'_>, key: &Digest) -> anyhow::Result<Map<String, Value>
         spec.name = Some(name.to_string());
         // The same step with the same words gives the same bits.
         spec.seed = spec.seed.or_else(|| Some(doing.seed()));
-        let job = match submit_as(Some(&format!("pipeline:{key}:{attempt}")), out, |key| client.submit_job(&spec, key)) {
+        let job = match submit_as(Some(&format!("pipeline:{key}:{attempt}")), out, |key| client.submit_job(&spec, key))
+        {
             // It was asked for with other names for the same content.
             Err(ClientError::Problem { problem, .. }) if problem.status == 409 => continue,
             submitted => submitted?,
