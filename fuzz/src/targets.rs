@@ -120,6 +120,10 @@ fn restore(bytes: &[u8]) {
 fn with_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     let mut at = 0;
     while let Some(header) = bytes.get_mut(at..at + TAR_BLOCK) {
+        // What ends an archive has none.
+        if header.iter().all(|&byte| byte == 0) {
+            break;
+        }
         let size = std::str::from_utf8(&header[124..135]).ok();
         let size = size.and_then(|size| usize::from_str_radix(size.trim_matches(['\0', ' ']), 8).ok()).unwrap_or(0);
         header[148..156].fill(b' ');

@@ -84,9 +84,9 @@ impl Chance {
     fn tensor(&mut self, context: &Context, sizes: &[usize], dtype: DType) -> Result<Tensor> {
         let mut lies: Vec<usize> = sizes.to_vec();
         if self.below(3) == 0 {
-            for axis in 0..lies.len() {
+            for size in &mut lies {
                 if self.below(2) == 0 {
-                    lies[axis] = 1;
+                    *size = 1;
                 }
             }
         }

@@ -27,9 +27,9 @@ const ON_A_GPU: [&str; 8] =
 const ALONE: Duration = Duration::from_secs(3);
 const BESIDE: Duration = Duration::from_secs(15);
 
-/// Long calls of the one tenant, and the tensors that each of them has: forty fit onto any device.
+/// Long calls of the one tenant, and the memory for tensors that each of them has: forty fit into the 2 GiB of a software GPU.
 const OF_ONE: usize = 40;
-const SMALL_LEASE: u64 = 64 << 20;
+const SMALL_LEASE: u64 = 48 << 20;
 
 const SOON: Duration = Duration::from_secs(60);
 
