@@ -72,9 +72,14 @@ fn job(combination: &Combination, dice: &mut Dice) -> Value {
         "rule": rule.word(),
         "channel": channel.word(),
         "topology": match topology {
-            TopologyKind::Scatter => dice.one_of(&["scatter", "scatter:3", "scatter:8"]),
-            TopologyKind::Tree => dice.one_of(&["tree", "tree:paper"]),
-            other => other.word(),
+            TopologyKind::Scatter => dice.one_of(&["scatter", "scatter:3", "scatter:8"]).to_owned(),
+            TopologyKind::Tree => match dice.below(3) {
+                // Layers are of one number of workers, and one worker has none.
+                0 if workers > 1 => format!("tree:1,{workers}"),
+                1 => "tree:paper".to_owned(),
+                _ => "tree".to_owned(),
+            },
+            other => other.word().to_owned(),
         },
         "pace": match pace {
             PaceKind::Staleness => format!("staleness:{}", 1 + dice.below(3)),
@@ -95,6 +100,12 @@ fn job(combination: &Combination, dice: &mut Dice) -> Value {
         }
         RuleKind::GradientAverage | RuleKind::StatisticSum => {}
     }
+    // As many as find room, where nothing else says how many there must be.
+    let is_fixed = pace == PaceKind::Quorum || sync["topology"] == json!(format!("tree:1,{workers}"));
+    let workers = match dice.below(4) {
+        0 if workers > 1 && !is_fixed => json!(format!("1..{workers}")),
+        _ => json!(workers),
+    };
     let mut spec = json!({
         "epochs": dice.one_of(&[1, 2, 3]), "workers": workers, "on_loss": on_loss.word(), "sync": sync,
         "seed": dice.below(1_000), "memory": 16 << 20, "lr": 0.01, "batch": 8, "dataset": "bits",
