@@ -136,7 +136,7 @@ mod tests {
         ] {
             assert_eq!(prices.gpu(kind), price, "{kind}");
         }
-        let used = Used { device: Duration::from_secs(2), is_gpu: true, gpu: "Tesla T4".to_owned(), ..Used::default() };
+        let used = Used { device: Duration::from_secs(2), is_gpu: true, gpu: "Tesla T4".into(), ..Used::default() };
         assert_eq!(prices.spending(&used, 0).cost, 2.0);
     }
 }

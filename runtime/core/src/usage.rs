@@ -108,8 +108,8 @@ pub struct Used {
     pub device: Duration,
     pub is_gpu: bool,
     /// Which kind of GPU, as its driver calls it, with its class; empty for cores.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub gpu: String,
+    #[serde(default, skip_serializing_if = "str::is_empty")]
+    pub gpu: Box<str>,
     pub wall: Duration,
     /// Bytes of device memory and linear memory held.
     pub memory: u64,

@@ -126,7 +126,7 @@ mod tests {
                     stages: Stages { compute: 0.25, ..Stages::default() },
                     wall: Duration::from_nanos(1_000_000_001),
                     is_gpu: true,
-                    gpu: "Tesla T4, discrete".to_owned(),
+                    gpu: "Tesla T4, discrete".into(),
                     bytes: u64::MAX,
                     ..Used::default()
                 },

@@ -314,7 +314,7 @@ impl WorkerLoop {
             cpu: now.cpu.saturating_sub(before.cpu),
             device: now.device.saturating_sub(before.device),
             is_gpu,
-            gpu: if is_gpu { format!("{}, {}", info.name, info.kind) } else { String::new() },
+            gpu: if is_gpu { format!("{}, {}", info.name, info.kind).into() } else { Box::default() },
             wall: now.at - before.at,
             memory: self.lease.used() as u64 + self.worker.memory(),
             invocations: 0,
