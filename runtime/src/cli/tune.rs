@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
+use weft_core::plan::words::money;
 use weft_core::tune::chart::{self, chart};
 use weft_core::tune::export;
 use weft_core::tune::space::Value;
@@ -289,7 +290,7 @@ fn list_trials(name: &Name, order: Order, limit: Option<usize>, client: &Client,
                 format!("{}/{}", trial.epoch, trial.until),
                 trial.value.map_or_else(String::new, |value| format!("{value:.4}")),
                 seconds(trial.seconds),
-                format!("{:.6}", trial.cost),
+                money(trial.cost),
             ];
             cells.extend(names.iter().map(|parameter| trial.point.get(&parameter.name).map(short).unwrap_or_default()));
             cells.push(harmless(&trial.reason));
