@@ -200,7 +200,10 @@ pub fn list(args: ListArgs, client: &Client, out: &Output) -> anyhow::Result<()>
     }
     out.show(&all, || {
         let row = |tune: &TuneView| {
-            let ended = tune.counts.done + tune.counts.pruned + tune.counts.stopped + tune.counts.failed;
+            let counts = tune.counts;
+            // Once the study is over, what is paused does not go on.
+            let paused = if tune.state.is_over() { counts.paused } else { 0 };
+            let ended = counts.done + counts.pruned + counts.stopped + counts.failed + paused;
             vec![
                 tune.name.clone(),
                 tune.state.word().to_owned(),
@@ -289,7 +292,7 @@ fn list_trials(name: &Name, order: Order, limit: Option<usize>, client: &Client,
                 format!("{}/{}", trial.epoch, trial.until),
                 trial.value.map_or_else(String::new, |value| format!("{value:.4}")),
                 seconds(trial.seconds),
-                format!("{:.6}", trial.cost),
+                short(&Value::Number(trial.cost)),
             ];
             cells.extend(names.iter().map(|parameter| trial.point.get(&parameter.name).map(short).unwrap_or_default()));
             cells.push(harmless(&trial.reason));

@@ -156,12 +156,13 @@ assert study.trials[0].distributions['lr'] == optuna.distributions.FloatDistribu
 assert study.trials[0].distributions['drop'] == optuna.distributions.FloatDistribution(0.0, 0.5, step=0.1)
 assert study.trials[0].distributions['layers'] == optuna.distributions.IntDistribution(1, 4)
 assert study.trials[0].distributions['optimizer'] == optuna.distributions.CategoricalDistribution(('sgd', 'adam', 'a "b" & <c>'))
-# It can be gone on with, and is still the same study.
-before = len(study.trials)
+# It can be gone on with there: what waits here is asked first, with the values that it has.
 asked = study.ask()
-asked.suggest_float('lr', 1e-4, 1e-1, log=True)
+waiting = next(row for row in expected['trials'] if row['state'] == 'waiting')
+assert asked.number == waiting['trial'], asked
+assert asked.suggest_float('lr', 1e-4, 1e-1, log=True) == waiting['params']['lr']
 study.tell(asked, 0.5)
-assert len(optuna.load_study(study_name=expected['study'], storage=storage()).trials) == before + 1
+assert optuna.load_study(study_name=expected['study'], storage=storage()).trials[asked.number].value == 0.5
 board = EventMultiplexer().AddRunsFromDirectory('board')
 board.Reload()
 about = board.SummaryMetadata('.', metadata.EXPERIMENT_TAG).plugin_data.content
@@ -259,7 +260,9 @@ fn ctrl_c_leaves_a_study_running_and_says_how_to_come_back() -> Result<()> {
     let search = ["--name=long", "--search=lr=log:1e-3..1e-1", "--trials=500", "--epochs=200", "--sampler=random"];
     let line = [&MLP[..7], &["--seed=1"], &search].concat();
     let child = user.start(&line)?;
-    eventually(LONG, || Ok(user.must(&["tune", "trials", "long", "--json"])?.contains("\"state\":\"running\"")))?;
+    eventually(LONG, || {
+        Ok(user.weft(&["tune", "trials", "long", "--json"])?.stdout.contains("\"state\":\"running\""))
+    })?;
     kill_process(Pid::from_child(&child.0), Signal::INT)?;
     let ended = wait(child)?;
     ensure!(ended.0 == Some(130) && ended.1.contains("`weft tune watch long`"), "{ended:?}");

@@ -28,7 +28,6 @@ const DRAWN: usize = 501;
 #[derive(Clone, Deserialize)]
 struct Table {
     suite: String,
-    name: String,
     sizes: Vec<usize>,
     is_ordered: bool,
     values: Vec<f64>,
