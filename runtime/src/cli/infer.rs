@@ -172,8 +172,10 @@ fn infer_rows(
         outputs.extend(client.infer_job(job, &InferRequest { samples: piece })?.outputs);
     }
     let mut metrics = BTreeMap::new();
-    if let Some(labels) = labels.filter(|labels| labels.len() == outputs.len() && !labels.is_empty()) {
-        let right = outputs.iter().zip(&labels).filter(|(row, label)| row.len() > 1 && largest(row) == **label).count();
+    // A row of one number has no largest: which class it means is not known here.
+    let tells = |labels: &Vec<usize>| labels.len() == outputs.len() && outputs.iter().all(|row| row.len() > 1);
+    if let Some(labels) = labels.filter(|labels| !labels.is_empty() && tells(labels)) {
+        let right = outputs.iter().zip(&labels).filter(|(row, label)| largest(row) == **label).count();
         metrics.insert("accuracy".to_owned(), right as f64 / labels.len() as f64);
     }
     Ok((outputs, metrics))
