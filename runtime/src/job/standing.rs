@@ -4,8 +4,8 @@
 //! who looks: whenever a data set has changed, and whenever a job is over. A job that an order started is known by its
 //! idempotency key, so that a node that is killed between starting it and noting that finds it again.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, RwLock, Weak};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -18,7 +18,7 @@ use super::{JobError, Jobs};
 use crate::catalog::CatalogError;
 use crate::clock::unix_ms;
 use crate::digest::Digest;
-use crate::locks::SharedLock;
+use crate::locks::{Lock, SharedLock};
 use crate::logs::one_line;
 use crate::meta::{Batch, MetaError, Metadata, Record};
 use crate::names::{MAX_NAME, Name};
@@ -68,6 +68,11 @@ impl StandingOrder {
         format!("on-append:{}:{}:", self.dataset, self.created_ms)
     }
 
+    /// The same, beside the orders of other tenants.
+    fn key_prefix_of_tenant(&self) -> String {
+        format!("{}/{}", self.tenant.key(), self.key_prefix())
+    }
+
     fn bytes(&self) -> u64 {
         serde_json::to_vec(self).map_or(0, |record| record.len() as u64) + OVERHEAD
     }
@@ -96,6 +101,8 @@ pub struct StandingOrders {
     shown: RwLock<HashMap<TenantId, BTreeMap<String, Kept>>>,
     /// Has them looked at.
     pub(super) wake: Arc<Notify>,
+    /// Orders whose jobs are being started.
+    starting: Mutex<HashSet<String>>,
 }
 
 impl StandingOrders {
@@ -167,16 +174,69 @@ pub(crate) async fn keep_orders(jobs: Weak<Jobs>) {
         return;
     };
     loop {
-        let again = {
+        {
             let Some(jobs) = jobs.upgrade() else { return };
             changes.borrow_and_update();
-            jobs.look_at_orders().await
-        };
+            jobs.look_at_orders().await;
+        }
         tokio::select! {
             () = wake.notified() => {}
             changed = changes.changed() => if changed.is_err() { return },
-            () = tokio::time::sleep(TRY_AGAIN), if again => {}
         }
+    }
+}
+
+/// An order whose job is being started, until this is dropped; then it is looked at again.
+struct Starting {
+    jobs: Arc<Jobs>,
+    order: Arc<StandingOrder>,
+}
+
+impl Starting {
+    /// Nothing if its job is being started already.
+    fn of(jobs: &Arc<Jobs>, order: &Arc<StandingOrder>) -> Option<Self> {
+        let is_new = jobs.standing.starting.locked().insert(order.key_prefix_of_tenant());
+        is_new.then(|| Self { jobs: jobs.clone(), order: order.clone() })
+    }
+}
+
+impl Starting {
+    /// Starts the order's job for a version. What is in the way and passes is waited for.
+    async fn start(self, tenant: &Arc<Tenant>, version: Digest, number: usize) {
+        let Self { jobs, order } = &self;
+        let key = format!("{}{}", order.key_prefix(), version.hex());
+        match jobs.submit(tenant, order.spec_of(number), Some(&key)).await {
+            Ok((job, _)) => {
+                jobs.note(order, |order| {
+                    (order.job, order.seen) = (Some(job.name.clone()), job.data.unwrap_or(version));
+                    order.started += 1;
+                    order.problem.clear();
+                })
+                .await;
+            }
+            Err(error) => {
+                let passes = error.passes();
+                tracing::warn!(error = %one_line(&error.to_string()), dataset = %order.dataset, "an order's job was not started");
+                jobs.note(order, |order| {
+                    order.problem = text::cut(error.to_string(), text::MOST_ERROR);
+                    // What does not pass is tried again with the next version.
+                    if !passes {
+                        order.seen = version;
+                    }
+                })
+                .await;
+                if passes {
+                    tokio::time::sleep(TRY_AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        self.jobs.standing.starting.locked().remove(&self.order.key_prefix_of_tenant());
+        self.jobs.standing.wake.notify_one();
     }
 }
 
@@ -241,26 +301,32 @@ impl Jobs {
     /// Takes an order back. Its jobs stay.
     pub async fn take_order_back(&self, tenant: &Tenant, dataset: &str) -> Result<(), JobError> {
         let _changing = self.roster.pause().await;
-        let order = self.standing.get(tenant.id, dataset)?;
+        self.forget_order(&*self.standing.get(tenant.id, dataset)?).await
+    }
+
+    /// Forgets an order. Changes are held off by the caller.
+    async fn forget_order(&self, order: &StandingOrder) -> Result<(), JobError> {
         self.roster.metadata.commit(Batch::default().delete::<StandingOrder>(order.key())).await?;
-        self.standing.take_away(&order);
+        self.standing.take_away(order);
         Ok(())
     }
 
-    /// Looks at all orders. Whether one is to be tried again in a while.
-    async fn look_at_orders(self: &Arc<Self>) -> bool {
-        let mut again = false;
+    async fn look_at_orders(self: &Arc<Self>) {
         for order in self.standing.all() {
             if self.is_stopping() {
-                return false;
+                return;
             }
-            let Some(tenant) = self.facilities.tenants.by_id(order.tenant) else { continue };
-            again |= self.look_at_order(&tenant, &order).await;
+            if let Some(tenant) = self.facilities.tenants.by_id(order.tenant) {
+                self.look_at_order(&tenant, &order).await;
+            }
         }
-        again
     }
 
-    async fn look_at_order(self: &Arc<Self>, tenant: &Arc<Tenant>, order: &Arc<StandingOrder>) -> bool {
+    async fn look_at_order(self: &Arc<Self>, tenant: &Arc<Tenant>, order: &Arc<StandingOrder>) {
+        // Whoever starts its job notes that, and has it looked at again.
+        if self.standing.starting.locked().contains(&order.key_prefix_of_tenant()) {
+            return;
+        }
         let dataset = self.facilities.catalog.dataset(tenant.id, order.dataset.as_str()).ok();
         let dataset = dataset.filter(|dataset| dataset.created_ms == order.dataset_created_ms);
         let latest = dataset.as_ref().and_then(|dataset| dataset.latest()).map(|version| version.digest);
@@ -269,64 +335,32 @@ impl Jobs {
         let jobs: Vec<Arc<Job>> = self.roster.list(tenant.id).into_iter().filter(is_own).collect();
         let trains = jobs.iter().any(|job| !job.state.is_over());
         // One that was started, and not noted before the node died.
-        let unknown = jobs
-            .iter()
-            .find(|job| latest.is_some() && job.data == latest && order.seen != job.data.unwrap_or(order.seen));
-        if let Some(job) = unknown {
-            let (name, data) = (job.name.clone(), job.data);
+        let unknown = jobs.iter().find(|job| latest.is_some() && job.data == latest && latest != Some(order.seen));
+        if let (Some(job), Some(seen)) = (unknown, latest) {
+            let name = job.name.clone();
             self.note(order, |order| {
-                (order.job, order.seen) = (Some(name), data.unwrap_or(order.seen));
+                (order.job, order.seen) = (Some(name), seen);
                 order.started += 1;
             })
             .await;
-            return false;
+            return;
         }
         match next(order.seen, trains, latest.map_or(DataSet::Gone, DataSet::Latest)) {
-            Next::Nothing => false,
+            Next::Nothing => {}
             Next::Forget => {
-                if let Err(error) = self.take_order_back(tenant, order.dataset.as_str()).await {
+                let _changing = self.roster.pause().await;
+                // Another may have been given meanwhile, for another data set of that name.
+                let now = self.standing.get(tenant.id, order.dataset.as_str()).ok();
+                let is_same = now.is_some_and(|now| now.created_ms == order.created_ms);
+                if is_same && let Err(error) = self.forget_order(order).await {
                     tracing::warn!(%error, dataset = %order.dataset, "an order for a data set that is gone stays for now");
                 }
-                false
             }
             Next::Start(version) => {
-                let number = dataset.map_or(0, |dataset| dataset.versions.len());
-                self.start_for(tenant, order, version, number).await
-            }
-        }
-    }
-
-    /// Starts an order's job for a version. Whether it is to be tried again.
-    async fn start_for(
-        self: &Arc<Self>,
-        tenant: &Arc<Tenant>,
-        order: &Arc<StandingOrder>,
-        version: Digest,
-        number: usize,
-    ) -> bool {
-        let key = format!("{}{}", order.key_prefix(), version.hex());
-        match self.submit(tenant, order.spec_of(number), Some(&key)).await {
-            Ok((job, _)) => {
-                self.note(order, |order| {
-                    (order.job, order.seen) = (Some(job.name.clone()), job.data.unwrap_or(version));
-                    order.started += 1;
-                    order.problem.clear();
-                })
-                .await;
-                false
-            }
-            Err(error) => {
-                let passes = error.passes();
-                tracing::warn!(error = %one_line(&error.to_string()), dataset = %order.dataset, "an order's job was not started");
-                self.note(order, |order| {
-                    order.problem = text::cut(error.to_string(), text::MOST_ERROR);
-                    // What does not pass is tried again with the next version.
-                    if !passes {
-                        order.seen = version;
-                    }
-                })
-                .await;
-                passes
+                let Some(starting) = Starting::of(self, order) else { return };
+                let (tenant, number) = (tenant.clone(), dataset.map_or(0, |dataset| dataset.versions.len()));
+                // Apart: a trainer may take its time to be tried out, and others do not wait for it.
+                tokio::spawn(async move { starting.start(&tenant, version, number).await });
             }
         }
     }
