@@ -121,7 +121,7 @@ fn step(text: &str, name: &Spanned<String>, words: BTreeMap<Spanned<String>, tom
     if !is_name(&name) {
         return Err(wrong(line, "its name must be lower-case letters, digits and inner hyphens".to_owned()));
     }
-    let (mut kind, mut needs, mut plain) = (None, Vec::new(), Map::new());
+    let (mut kind, mut needs, mut plain) = (None, Vec::<String>::new(), Map::new());
     for (word, value) in words {
         let line = line_of(text, word.span().start);
         match (word.get_ref().as_str(), value) {
@@ -135,7 +135,8 @@ fn step(text: &str, name: &Spanned<String>, words: BTreeMap<Spanned<String>, tom
             ("kind", _) => return Err(wrong(line, "`kind` must be a text".to_owned())),
             ("needs", value) => {
                 let names: Result<Vec<String>, _> = value.try_into();
-                needs = names.map_err(|_| wrong(line, "`needs` must be a list of steps' names".to_owned()))?;
+                let names = names.map_err(|_| wrong(line, "`needs` must be a list of steps' names".to_owned()))?;
+                needs.extend(names);
             }
             (word, value) => {
                 let value = json(value).map_err(|problem| wrong(line, format!("`{word}`: {problem}")))?;
@@ -143,14 +144,14 @@ fn step(text: &str, name: &Spanned<String>, words: BTreeMap<Spanned<String>, tom
                     wrong(line, format!("`{word}`: `{text}` is no reference: write `${{STEP.OUTPUT}}`"))
                 })? {
                     let Reference { step, .. } = reference;
-                    if !needs.contains(&step) {
-                        needs.push(step);
-                    }
+                    needs.push(step);
                 }
                 plain.insert(word.to_owned(), value);
             }
         }
     }
+    needs.sort();
+    needs.dedup();
     let kind = kind.ok_or_else(|| wrong(line, "it has no `kind`".to_owned()))?;
     Ok(Step { name, line, kind, needs, words: plain })
 }
@@ -203,9 +204,7 @@ job = "old"
         let pipeline = read(FILE).unwrap();
         let steps: Vec<(&str, usize)> = pipeline.steps.iter().map(|step| (step.name.as_str(), step.line)).collect();
         assert_eq!(steps, [("data", 4), ("fit", 8), ("gate", 14)]);
-        let mut needs = pipeline.steps[1].needs.clone();
-        needs.sort();
-        assert_eq!(needs, ["data", "gate"]);
+        assert_eq!(pipeline.steps[1].needs, ["data", "gate"]);
         assert_eq!(pipeline.steps[1].words["params"], serde_json::json!({"hidden": 8}));
         assert_eq!(pipeline.name.as_deref(), Some("cars"));
     }

@@ -377,6 +377,8 @@ mod tests {
     use clap::Parser;
 
     use super::super::{TrainArgs, word};
+    use weft_core::spec::Follow;
+
     use super::*;
     use crate::job::State;
 
@@ -402,7 +404,7 @@ mod tests {
                     --topology scatter:8 --pace barrier --codec qsgd:4 --channel store --device gpu:0 --on-loss drop --straggler 2s --goal-accuracy 0.9 --goal-loss 0.1 \
                     --validate-every 2 --early-stop 3,0.01 --plateau 0.5,2,0.001 --batch-schedule 1:32,5:64 --seed 7 \
                     --memory 64MiB --fan-out 2 --lifetime 30s --max-time 1h --checkpoint-every 50 --keep 3 \
-                    --init-from m --stratified --steps 9 --param a=1 --param b=x=y \
+                    --follow=replay=0.5,epochs=2,idle=1m --init-from m --stratified --steps 9 --param a=1 --param b=x=y \
                     --optimizer sgd --momentum 0.5 --nesterov --weight-decay 0.1 --clip 2";
         let params = [("a".to_owned(), "1".to_owned()), ("b".to_owned(), "x=y".to_owned())];
         let expected = JobSpec {
@@ -448,6 +450,7 @@ mod tests {
             fan_out: FanOut::Functions(2),
             lifetime_ms: 30_000,
             max_time_ms: 3_600_000,
+            follow: Some(Follow { replay: 0.5, epochs: 2, versions: 0, idle_ms: 60_000 }),
             checkpoint_every: 50,
             keep: Keep::Latest(3),
             init_from: Some("m".to_owned()),

@@ -145,8 +145,8 @@ fn what_is_done_is_not_done_again_and_what_has_changed_is() -> Result<()> {
     ensure!(done(&report)? == steps([("data", true), ("fit", false), ("check", false), ("save", false)]), "{report:#}");
 
     // A model that is not good enough ends it, and says which step that was.
-    place.user.file("lines.toml", pipeline(9, 1.0))?;
-    refused(&place.user.weft(&["pipeline", "lines.toml"])?, &["step `check`", "line 2", "must be at least 1"])
+    place.user.file("lines.toml", pipeline(9, 1.01))?;
+    refused(&place.user.weft(&["pipeline", "lines.toml"])?, &["step `check`", "line 2", "must be at least 1.01"])
 }
 
 #[test]

@@ -28,7 +28,9 @@ fn bounds(doing: &Doing<'_>, word: &str) -> anyhow::Result<BTreeMap<String, f64>
 
 pub fn reads(doing: &Doing<'_>) -> anyhow::Result<Reads> {
     let job = doing.name_of("job")?;
-    (bounds(doing, "at_least")?, bounds(doing, "at_most")?);
+    for word in ["at_least", "at_most"] {
+        bounds(doing, word)?;
+    }
     let mut reads = samples(doing)?.reads()?;
     let detail = doing.place.client.job(&job)?;
     for (number, model) in detail.models.iter().enumerate() {
