@@ -85,7 +85,7 @@ pub(crate) use room::check_shards;
 pub use roster::Roster;
 pub(crate) use schedule::schedule;
 pub(crate) use submit::made_up_name;
-pub(crate) use trial::AsTrial;
+pub(crate) use trial::{AsTrial, tried_by};
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
 

@@ -11,6 +11,7 @@ mod tunes;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
+    ResumeRequest,
 };
 pub use tunes::{
     AskAnswer, BestTrial, CurvePoint, Importance, TellAnswer, TellRequest, TrialCounts, TrialList, TrialReport,
