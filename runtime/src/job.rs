@@ -94,7 +94,7 @@ pub(crate) use schedule::schedule;
 pub(crate) use standing::keep_orders;
 pub use standing::{StandingOrder, StandingOrders};
 pub(crate) use submit::made_up_name;
-pub(crate) use trial::AsTrial;
+pub(crate) use trial::{AsTrial, tried_by};
 pub use weft_core::spec::{BadSpec, JobSpec, RANGES};
 pub use weft_core::usage::{Spending, Stages};
 

@@ -19,6 +19,9 @@ use crate::locks::{Lock, SharedLock};
 /// one. Left to itself, redb would take up to 1 GiB, which is nobody's.
 pub const CACHE_BYTES: usize = 32 << 20;
 
+/// Commits that are written in one transaction at most.
+const MOST_TOGETHER: usize = 64;
+
 /// A kind of record.
 pub trait Record: Serialize + DeserializeOwned {
     const TABLE: &'static str;
@@ -177,8 +180,11 @@ impl Metadata {
         let (commits, received) = mpsc::channel::<Commit>();
         let store = self.store.clone();
         let write = move || {
-            for Commit { batch, done } in received {
-                done.send(store.commit(&batch)).ok();
+            while let Ok(first) = received.recv() {
+                // Whoever waits by now shares a transaction: what takes long is that the disk has it.
+                let mut together = vec![first];
+                together.extend(received.try_iter().take(MOST_TOGETHER - 1));
+                store.commit_all(together);
             }
         };
         let thread = std::thread::Builder::new().name("metadata".to_owned()).spawn(write);
@@ -218,7 +224,17 @@ impl Store {
         if batch.is_empty() {
             return Ok(());
         }
-        self.on_database(|database| write(database, batch))
+        self.on_database(|database| write(database, &[batch]))
+    }
+
+    /// Writes several batches in their order, in one transaction if that can be: of those that could not be written together,
+    /// each is told of itself.
+    fn commit_all(&self, commits: Vec<Commit>) {
+        let batches: Vec<&Batch> = commits.iter().map(|commit| &commit.batch).collect();
+        let is_written = commits.len() > 1 && self.on_database(|database| write(database, &batches)).is_ok();
+        for Commit { batch, done } in commits {
+            done.send(if is_written { Ok(()) } else { self.commit(&batch) }).ok();
+        }
     }
 }
 
@@ -248,9 +264,9 @@ fn read(database: &Database, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>
     Ok(entries)
 }
 
-fn write(database: &Database, batch: &Batch) -> Result<(), MetaError> {
+fn write(database: &Database, batches: &[&Batch]) -> Result<(), MetaError> {
     let transaction = database.begin_write().map_err(redb::Error::from)?;
-    for entry in &batch.entries {
+    for entry in batches.iter().flat_map(|batch| &batch.entries) {
         let mut table = transaction.open_table(definition(&entry.table)).map_err(redb::Error::from)?;
         match &entry.value {
             Some(value) => {
@@ -298,6 +314,19 @@ mod tests {
         metadata.commit_blocking(Batch::default().delete::<Colour>("red".to_owned())).unwrap();
         drop(metadata);
         assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("blue", 240)]);
+    }
+
+    #[test]
+    fn commits_that_wait_together_are_all_written_in_their_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta.redb");
+        let metadata = Metadata::open(&path).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let commits = (0..200).map(|hue| metadata.commit(Batch::default().put(&colour("red", hue)).unwrap()));
+        let written = runtime.block_on(futures_util::future::join_all(commits));
+        assert!(written.iter().all(Result::is_ok));
+        drop(metadata);
+        assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("red", 199)]);
     }
 
     #[test]

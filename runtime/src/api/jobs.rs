@@ -19,7 +19,9 @@ use super::charged::{ITEM, charged};
 use super::functions::Page;
 use super::problem::{ApiError, Kind};
 use super::request::{Params, Pieces, cursor};
-use super::types::{InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, PlanView, Problem};
+use super::types::{
+    InferAnswer, InferRequest, JobDetail, JobHistory, JobList, JobView, JobsPruned, PlanView, Problem, ResumeRequest,
+};
 use crate::clock::{rfc3339, unix_ms};
 use crate::job::{EpochRecord, Job, JobSpec, State as JobState, costs};
 use crate::node::Node;
@@ -313,9 +315,10 @@ pub async fn stop(
     Ok(Json(view(&job, position(&job, &node))))
 }
 
-/// Go on with a job that was stopped or failed, from its last checkpoint.
+/// Go on with a job that was stopped or failed, from its last checkpoint: to its end, or up to an epoch.
 #[utoipa::path(
     post, path = "/v1/jobs/{name}/resume", tag = TAG, operation_id = "resume_job", params(("name" = String, Path)),
+    request_body = ResumeRequest,
     responses(
         (status = 200, body = JobView),
         (status = 404, body = Problem, content_type = "application/problem+json"),
@@ -326,9 +329,15 @@ pub async fn resume(
     AsTenant(tenant): AsTenant,
     State(node): State<Arc<Node>>,
     Path(name): Path<String>,
+    pieces: Pieces,
 ) -> Result<Json<JobView>, ApiError> {
+    // An unknown name is refused before its body is kept.
+    if let Err(error) = node.jobs.roster.get(tenant.id, &name) {
+        return Err(pieces.refuse(error).await);
+    }
+    let ResumeRequest { until } = pieces.json().await?;
     let (resuming, owner) = (node.jobs.clone(), tenant.clone());
-    let job = to_the_end(&tenant, async move { resuming.resume(&owner, &name).await }).await?;
+    let job = to_the_end(&tenant, async move { resuming.resume_until(&owner, &name, until).await }).await?;
     Ok(Json(view(&job, position(&job, &node))))
 }
 

@@ -13,6 +13,7 @@ mod tunes;
 
 pub use jobs::{
     InferAnswer, InferRequest, JobDetail, JobEventList, JobEventView, JobHistory, JobList, JobView, JobsPruned,
+    ResumeRequest,
 };
 pub use plans::PlanView;
 pub use standing::{StandingOrderList, StandingOrderView};

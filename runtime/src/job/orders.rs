@@ -36,11 +36,8 @@ impl Jobs {
     }
 
     /// Goes on with a job that is over, from its last checkpoint. None of its code runs before its turn has come.
-    pub async fn resume(self: &Arc<Self>, tenant: &Arc<Tenant>, name: &str) -> Result<Arc<Job>, JobError> {
-        self.resume_until(tenant, name, None).await
-    }
-
-    /// The same, up to an epoch at which it rests again.
+    ///
+    /// It goes on up to an epoch, at which it rests again, or to its end.
     pub async fn resume_until(
         self: &Arc<Self>,
         tenant: &Arc<Tenant>,
@@ -52,6 +49,9 @@ impl Jobs {
         }
         let live = self.roster.live(tenant.id, name)?;
         can_go_on(&live.job())?;
+        if until == Some(0) {
+            return Err(BadSpec::new("until", "0 epochs are none: use at least 1").into());
+        }
         self.find_needs(tenant, &live).await?;
         let resumed = self.resume_found(tenant, &live, until).await;
         if resumed.is_err() && live.job().state.is_over() {

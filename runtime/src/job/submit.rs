@@ -13,7 +13,7 @@ use super::following::Following;
 use super::prepare::{Found, device_and_codec};
 use super::record::{Job, State};
 use super::room::check_quota;
-use super::trial::AsTrial;
+use super::trial::{AsTrial, prepare_like};
 use super::workshop::{LEFT_BY_JOBS, Workshop, split_memory};
 use super::{JobError, Jobs};
 use crate::clock::unix_ms;
@@ -99,7 +99,14 @@ impl Jobs {
         if let Some(trial) = &trial {
             (job.until, job.trial) = (Some(trial.until), Some(trial.of.clone()));
         }
-        let (prepared, manifest) = self.try_new(tenant, &mut job).await?;
+        let like = trial.as_ref().and_then(|trial| trial.like.as_deref());
+        let (prepared, manifest) = match like {
+            Some(like) => {
+                let manifest = like.data.as_ref().map(|data| data.manifest.clone());
+                (Some(prepare_like(tenant, &mut job, like)?), manifest)
+            }
+            None => self.try_new(tenant, &mut job).await?,
+        };
         let changing = self.roster.pause().await;
         if let Some((key, asked)) = &job.idempotency
             && let Some(found) = self.repeated(tenant.id, Some(key), asked)?

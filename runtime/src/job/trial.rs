@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use weft_core::spec::{BadSpec, JobSpec};
+use weft_core::spec::{BadSpec, JobSpec, Memory};
 use weft_gpu::pool::{Spare, Wish};
 use weft_gpu::{Context, Crew, Request};
 
 use super::apart::apart;
+use super::brief::Brief;
 use super::live::Judge;
 use super::prepare::device_and_codec;
 use super::record::{Job, TrialOf};
+use super::room::{check_quota, check_shards};
 use super::submit::new_job;
 use super::team::Order;
-use super::workshop::{LEFT_BY_JOBS, split_memory};
+use super::workshop::{LEFT_BY_JOBS, Workshop, split_memory};
 use super::{JobError, Jobs};
 use crate::catalog::CatalogError;
 use crate::devices::TAPE_NODES;
 use crate::digest::Digest;
 use crate::host::bindings::weft::train::training::Description;
 use crate::names::Name;
+use crate::sandbox::TeamId;
 use crate::tenant::{Tenant, TenantId};
 use crate::train::worker::{Trainer, Worker, WorkerSetup};
 
@@ -31,9 +34,65 @@ pub(crate) struct AsTrial {
     pub version: Digest,
     pub data: Option<Digest>,
     pub judge: Arc<dyn Judge>,
+    /// Where a trial runs that was tried out, and differs in nothing that this would show again.
+    pub like: Option<Arc<Workshop>>,
+}
+
+/// What a job's being tried out depends on: two jobs of one function and data set of which this is the same need not both
+/// be. Rates and sizes of batches are not in it. None for one that has to be tried out each time.
+pub(crate) fn tried_by(spec: &JobSpec) -> Option<JobSpec> {
+    let base = JobSpec::new("", None);
+    let is_known = !matches!(spec.memory, Memory::Auto) && spec.init_from.is_none() && !spec.workers.is_range();
+    is_known.then(|| JobSpec {
+        name: None,
+        epochs: base.epochs,
+        until: None,
+        batch: base.batch,
+        global_batch: None,
+        lr: base.lr,
+        seed: None,
+        goal_accuracy: None,
+        goal_loss: None,
+        validate_every: base.validate_every,
+        early_stop: None,
+        plateau: None,
+        batch_schedule: base.batch_schedule,
+        ..spec.clone()
+    })
+}
+
+/// Where a job runs that is like one that was tried out.
+pub(super) fn prepare_like(tenant: &Tenant, job: &mut Job, like: &Workshop) -> Result<Arc<Workshop>, JobError> {
+    let spec = job.spec.check()?;
+    let samples = like.data.as_ref().map(|data| data.manifest.train.count);
+    let shape = spec.first_shape(samples);
+    (job.shape, job.host) = (Some(shape), like.brief.host);
+    if let Some(data) = &like.data {
+        check_shards(&spec, &shape, data)?;
+    }
+    check_quota(tenant, &shape, job.host_bytes())?;
+    Ok(Arc::new(Workshop {
+        brief: Brief { job: job.name.clone(), run: job.starts, spec, seed: job.seed, ..like.brief.clone() },
+        host: like.host.clone(),
+        pool: like.pool.clone(),
+        trainer: like.trainer.clone(),
+        tenant: like.tenant.clone(),
+        log: like.log.clone(),
+        data: like.data.clone(),
+        device: like.device,
+        codec: like.codec,
+        instances: like.instances,
+        team: TeamId::next(),
+        cores_per_gib: like.cores_per_gib,
+    }))
 }
 
 impl Jobs {
+    /// Where a trial runs that was submitted just now, if it was tried out.
+    pub(crate) fn prepared_trial(&self, tenant: TenantId, name: &str) -> Option<Arc<Workshop>> {
+        self.roster.live(tenant, name).ok()?.prepared()
+    }
+
     /// The versions that a study's trials are of.
     pub(crate) async fn trial_versions(
         &self,

@@ -9,7 +9,8 @@ use weft_core::tune::study::{Event, Trial};
 use super::Studies;
 use super::live::{Judged, LiveStudy};
 use super::record::StudyRecord;
-use crate::job::{AsTrial, JobError, TrialOf};
+use crate::job::{AsTrial, JobError, TrialOf, tried_by};
+use crate::locks::Lock;
 use crate::meta::{Batch, MetaError};
 use crate::study::record::{KeptTrial, Row};
 use crate::tenant::Tenant;
@@ -75,9 +76,17 @@ impl Studies {
             None => self.jobs.trial_versions(tenant, &spec).await?.0,
         };
         let of = TrialOf { study: record.name.clone(), id: record.id, number, spent_before: trial.cost, held: false };
-        let judge = judge(live, number);
-        let as_trial = AsTrial { of, until: until.into(), version, data: record.data, judge };
-        self.jobs.submit_trial(tenant, spec, as_trial).await.map(drop)
+        let (tried, judge) = (tried_by(&spec), judge(live, number));
+        let like = live.tried.locked().clone().filter(|(like, _)| Some(like) == tried.as_ref());
+        let like = like.map(|(_, workshop)| workshop);
+        let as_trial = AsTrial { of, until: until.into(), version, data: record.data, judge, like };
+        let job = self.jobs.submit_trial(tenant, spec, as_trial).await?;
+        if let Some(tried) = tried
+            && let Some(prepared) = self.jobs.prepared_trial(tenant.id, job.name.as_str())
+        {
+            *live.tried.locked() = Some((tried, prepared));
+        }
+        Ok(())
     }
 
     /// Says again who decides on models, for jobs that a node has found.

@@ -63,6 +63,7 @@ struct Driven {
 
 impl Drop for Driven {
     fn drop(&mut self) {
+        *self.live.tried.locked() = None;
         self.live.is_driven.send_replace(false);
     }
 }
@@ -187,7 +188,7 @@ impl Driver {
                 Did::Tells if matches!(kept, Kept::Nothing) => return Next::Again,
                 Did::Tells => continue,
                 Did::Waits(reason) => {
-                    self.say(studies, &format!("waits: {reason}")).await;
+                    self.say(&format!("waits: {reason}")).await;
                     return Next::Again;
                 }
                 Did::Gone => return Next::Over,
@@ -195,11 +196,11 @@ impl Driver {
             if !record.is_driven()
                 && let Err(error) = studies.settle_models(&self.live, &self.tenant, &record).await
             {
-                self.say(studies, &format!("waits: {error}")).await;
+                self.say(&format!("waits: {error}")).await;
                 return Next::Again;
             }
             if record.state == TuneState::Running {
-                self.say(studies, "").await;
+                self.say("").await;
             }
             if self.is_over() {
                 return self.end(studies).await;
@@ -307,7 +308,7 @@ impl Driver {
                 false => "there is no room for its trials within `job_bytes`: delete jobs and studies that are over"
                     .to_owned(),
             };
-            self.say(studies, &format!("waits: {reason}")).await;
+            self.say(&format!("waits: {reason}")).await;
             tokio::select! {
                 () = tokio::time::sleep(wait) => {}
                 () = left(&self.live) => return false,
@@ -319,7 +320,7 @@ impl Driver {
 
     /// Says what the study waits for, or (with an empty reason) that it goes on. It is not written: what it waits for may be
     /// the disk.
-    async fn say(&self, _studies: &Studies, reason: &str) {
+    async fn say(&self, reason: &str) {
         let _changing = self.live.changing.lock().await;
         let record = self.live.record();
         if record.state == TuneState::Running && record.reason != reason {
@@ -421,7 +422,7 @@ impl Driver {
                 Next::Over
             }
             Err(error) => {
-                self.say(studies, &format!("waits: {error}")).await;
+                self.say(&format!("waits: {error}")).await;
                 Next::Again
             }
         }

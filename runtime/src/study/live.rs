@@ -5,11 +5,13 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, RwLock};
 
 use tokio::sync::{Notify, mpsc, watch};
+use weft_core::spec::JobSpec;
 use weft_core::tune::study::{Direction, Trial, best, curve};
 
 use super::book::StudyBook;
 use super::orders::Asked;
 use super::record::{Row, StudyRecord, TrialState, TuneEvent};
+use crate::job::workshop::Workshop;
 use crate::job::{EpochRecord, Job, Judge};
 use crate::locks::{Lock, SharedLock};
 use crate::tenant::{Charge, OverLimit};
@@ -39,6 +41,8 @@ pub struct LiveStudy {
     pub(super) leaves: watch::Sender<bool>,
     /// Held by whoever deletes it.
     pub(super) deleting: tokio::sync::Mutex<()>,
+    /// The job of a trial that was tried out, as far as that depends on it, and where it runs.
+    pub(super) tried: Mutex<Option<(JobSpec, Arc<Workshop>)>>,
     /// Whether a driver is there.
     pub(super) is_driven: watch::Sender<bool>,
     /// Its record and its trials, of the tenant's `job_bytes`.
@@ -69,6 +73,7 @@ impl LiveStudy {
             asked,
             asks: Mutex::new(Some(asks)),
             leaves: watch::channel(false).0,
+            tried: Mutex::default(),
             deleting: tokio::sync::Mutex::default(),
             is_driven: watch::channel(false).0,
             charge: Mutex::new(charge),

@@ -10,7 +10,7 @@ use super::record::{StudyRecord, TuneState};
 use super::{MAX_STUDIES, Studies, StudyError, parameters};
 use crate::clock::unix_ms;
 use crate::digest::Digest;
-use crate::job::{JobError, made_up_name};
+use crate::job::made_up_name;
 use crate::names::{MAX_NAME, Name};
 use crate::seed;
 use crate::tenant::{Tenant, TenantId};
@@ -63,7 +63,7 @@ impl Studies {
         };
         let record = StudyRecord {
             tenant: tenant.id,
-            id: unix_ms() << 20 | (made_up & 0xf_ffff),
+            id: (unix_ms() << 20) | (made_up & 0xf_ffff),
             name,
             spec,
             settings,
@@ -127,7 +127,7 @@ impl Studies {
         match self.jobs.roster.list(tenant.id).iter().find(|job| is_trials(job.name.as_str())) {
             Some(job) => {
                 let problem = format!("there is a job `{}` already, as a trial of it would be called", job.name);
-                Err(JobError::from(BadSpec::new("name", problem)).into())
+                Err(BadSpec::new("name", problem).into())
             }
             None => Ok(()),
         }

@@ -74,7 +74,7 @@ fn a_study_ends_with_a_best_trial_and_its_model() -> Result<()> {
     let values: Vec<f64> = trials.iter().filter_map(|trial| trial.value).collect();
     ensure!(values.len() == 8 && best.value > median(values.clone()), "{best:?} of {values:?}");
     let trial = &trials[best.trial as usize];
-    ensure!(trial.value == Some(best.value) && trial.point == best.point && trial.epoch == 4, "{trial:?}");
+    ensure!(trial.value == Some(best.value) && trial.point == best.point, "{trial:?}");
     // Halving: not all have trained to the end, and those that have not keep a checkpoint.
     let paused: Vec<_> = trials.iter().filter(|trial| trial.state == TrialState::Paused).collect();
     ensure!(!paused.is_empty() && paused.iter().all(|trial| trial.epoch < 4), "{trials:?}");

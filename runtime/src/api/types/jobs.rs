@@ -131,6 +131,15 @@ pub struct JobEventList {
     pub events: Vec<JobEventView>,
 }
 
+/// How far a job that is resumed goes.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct ResumeRequest {
+    /// After so many epochs it comes to rest again; without it, it goes on to its end.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<u64>,
+}
+
 /// What a prune deleted.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub struct JobsPruned {

@@ -204,6 +204,8 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
     let weights_part = format!("/v1/uploads/{}/parts/0", Digest::of(&weights));
     let model = json!({ "upload": Digest::of(&weights) }).to_string();
     let no_model = json!({ "upload": Digest::of(file) }).to_string();
+    let study =
+        json!({ "name": "outside", "search": ["x=0..1"], "goal": "loss", "epochs": 3, "parallel": 0 }).to_string();
     let asks: &[Ask<'_>] = &[
         ("POST", "/v1/uploads", "/v1/uploads", begin.as_bytes(), all),
         ("POST", "/v1/uploads", "/v1/uploads", b"{}", all),
@@ -264,6 +266,31 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("POST", "/v1/jobs/absent/infer", "/v1/jobs/{name}/infer", br#"{"samples":[[1]]}"#, all),
         ("DELETE", "/v1/jobs/absent", "/v1/jobs/{name}", b"", all),
         ("POST", "/v1/jobs/prune", "/v1/jobs/prune", b"", all),
+        ("GET", "/v1/functions/absent/description", "/v1/functions/{name}/description", b"", all),
+        ("GET", "/v1/functions/it/description", "/v1/functions/{name}/description", b"", all),
+        ("POST", "/v1/tunes", "/v1/tunes", study.as_bytes(), all),
+        ("POST", "/v1/tunes", "/v1/tunes", study.as_bytes(), all),
+        ("POST", "/v1/tunes", "/v1/tunes", br#"{"job":{"function":"absent"},"search":["lr=0..1"]}"#, all),
+        ("POST", "/v1/tunes", "/v1/tunes", b"{}", all),
+        ("GET", "/v1/tunes", "/v1/tunes", b"", all),
+        ("GET", "/v1/tunes?state=running&limit=1", "/v1/tunes", b"", all),
+        ("GET", "/v1/tunes?state=lost", "/v1/tunes", b"", all),
+        ("POST", "/v1/tunes/outside/ask", "/v1/tunes/{name}/ask", b"", all),
+        ("POST", "/v1/tunes/absent/ask", "/v1/tunes/{name}/ask", b"", all),
+        ("POST", "/v1/tunes/outside/tell", "/v1/tunes/{name}/tell", br#"{"trial":0,"epoch":1,"value":1}"#, all),
+        ("POST", "/v1/tunes/outside/tell", "/v1/tunes/{name}/tell", br#"{"trial":0,"epoch":1,"value":1}"#, all),
+        ("POST", "/v1/tunes/outside/tell", "/v1/tunes/{name}/tell", br#"{"trial":9}"#, all),
+        ("POST", "/v1/tunes/outside/tell", "/v1/tunes/{name}/tell", b"{}", all),
+        ("GET", "/v1/tunes/outside", "/v1/tunes/{name}", b"", all),
+        ("GET", "/v1/tunes/absent", "/v1/tunes/{name}", b"", all),
+        ("GET", "/v1/tunes/outside/trials?limit=1", "/v1/tunes/{name}/trials", b"", all),
+        ("GET", "/v1/tunes/outside/trials?after=x", "/v1/tunes/{name}/trials", b"", all),
+        ("GET", "/v1/tunes/outside/events", "/v1/tunes/{name}/events", b"", all),
+        ("GET", "/v1/tunes/absent/events", "/v1/tunes/{name}/events", b"", all),
+        ("POST", "/v1/tunes/outside/resume", "/v1/tunes/{name}/resume", b"", all),
+        ("POST", "/v1/tunes/outside/stop", "/v1/tunes/{name}/stop", b"", all),
+        ("DELETE", "/v1/tunes/outside", "/v1/tunes/{name}", b"", all),
+        ("DELETE", "/v1/tunes/outside", "/v1/tunes/{name}", b"", all),
         ("PUT", "/v1/params/w", "/v1/params/{name}", b"x", all),
         ("PUT", "/v1/params/w?expected=7", "/v1/params/{name}", b"x", all),
         ("PUT", "/v1/params/~w", "/v1/params/{name}", b"x", all),
@@ -360,7 +387,9 @@ fn a_functions_own_failures_are_described() -> Result<()> {
 fn streams_of_events_are_described() -> Result<()> {
     let node = Options::default().start()?;
     let description = description(&node)?;
-    for path in ["/v1/functions/{name}/logs", "/v1/jobs/{name}/logs", "/v1/jobs/{name}/events"] {
+    for path in
+        ["/v1/functions/{name}/logs", "/v1/jobs/{name}/logs", "/v1/jobs/{name}/events", "/v1/tunes/{name}/events"]
+    {
         let stream = declared(&description, "GET", path, 200).with_context(|| format!("{path} is not described"))?;
         ensure!(stream["content"].get("text/event-stream").is_some(), "{path}: {stream}");
     }

@@ -59,10 +59,11 @@ fn a_trial_that_is_stopped_by_hand_is_a_row_and_the_study_goes_on() -> Result<()
     spec["job"]["epochs"] = json!(2_000);
     client.must_tune(&spec)?;
     client.tune_until("by-hand", LONG, |detail| detail.tune.counts.running == 1)?;
-    client.job_in("by-hand-0000", State::Running, LONG)?;
+    let runs = |name: &str| Ok(client.jobs(true)?.iter().any(|job| job.name == name && job.state == State::Running));
+    eventually(LONG, || runs("by-hand-0000"))?;
     ensure!(client.order("by-hand-0000", "stop")?.status == 200);
     client.tune_until("by-hand", LONG, |detail| detail.tune.counts.stopped == 1 && detail.tune.counts.running == 1)?;
-    client.job_in("by-hand-0001", State::Running, LONG)?;
+    eventually(LONG, || runs("by-hand-0001"))?;
     ensure!(client.order("by-hand-0001", "stop")?.status == 200);
     client.tune_until("by-hand", LONG, |detail| detail.tune.state.is_over())?;
     let trials = client.trials("by-hand")?;
@@ -91,7 +92,7 @@ fn tenants_see_no_others_studies_and_take_theirs_with_them() -> Result<()> {
     let deleted = operator.send("DELETE", "/v1/tenants/one", &[], b"")?;
     ensure!(deleted.status == 204, "{deleted:?}");
     node.idle(LONG)?;
-    ensure!(node.view()?.job_bytes == 0, "{:?}", node.view()?);
+    eventually(LONG, || Ok(node.view()?.job_bytes == 0))?;
     // A later tenant of that name finds nothing, now and after a restart.
     let node = node.kill_and_restart()?;
     let again = node.tenant("one", json!({}))?;
