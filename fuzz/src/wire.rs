@@ -130,6 +130,8 @@ fn work_orders() -> Result<Vec<Vec<u8>>> {
         optimizer: Some(Arc::new(state())),
         worker_state: None,
         is_new_state: true,
+        is_new_model: false,
+        tells_checksum: true,
         average: Some(vec![0.25].into()),
         statistics: vec![1.0].into(),
     };
@@ -153,7 +155,8 @@ fn reports() -> Result<Vec<Vec<u8>>> {
         latest: 0.25,
         payload,
         buffers: vec![1.0],
-        worker_state: Some(state()),
+        worker_state: Some(Arc::new(state())),
+        model_checksum: Some(7),
         metrics: [("loss".to_owned(), 0.5)].into(),
         used: Used::default(),
     };

@@ -195,7 +195,7 @@ impl TuneSpec {
             enqueued: self.enqueue.clone(),
             space,
         };
-        if let Some(budget) = self.budget.filter(|budget| !(*budget >= 0.0)) {
+        if let Some(budget) = self.budget.filter(|budget| budget.is_nan() || *budget < 0.0) {
             return Err(BadSpec::new("budget", format!("{budget} must be 0 or more")));
         }
         settings.check().map_err(|error| BadSpec::new(word_of(&error), error))?;
