@@ -55,6 +55,8 @@ pub struct Entry {
 #[derive(Default)]
 pub struct Batch {
     entries: Vec<Entry>,
+    /// Whether it is enough that it is on disk when a later batch is that is not so.
+    can_be_lost: bool,
 }
 
 impl Batch {
@@ -71,6 +73,8 @@ impl Batch {
 
     /// These changes and then those.
     pub fn and(mut self, others: Self) -> Self {
+        // What cannot be lost takes the rest with it; nothing needs nothing.
+        self.can_be_lost &= others.can_be_lost || others.is_empty();
         self.entries.extend(others.entries);
         self
     }
@@ -78,11 +82,18 @@ impl Batch {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+
+    /// For what is done again if it is lost: nobody waits for the disk. A crash takes it with all that was written after it,
+    /// and nothing that was written before, so records still fit together.
+    pub fn that_can_be_lost(mut self) -> Self {
+        self.can_be_lost = true;
+        self
+    }
 }
 
 impl From<Vec<Entry>> for Batch {
     fn from(entries: Vec<Entry>) -> Self {
-        Self { entries }
+        Self { entries, can_be_lost: false }
     }
 }
 
@@ -265,7 +276,10 @@ fn read(database: &Database, wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>
 }
 
 fn write(database: &Database, batches: &[&Batch]) -> Result<(), MetaError> {
-    let transaction = database.begin_write().map_err(redb::Error::from)?;
+    let mut transaction = database.begin_write().map_err(redb::Error::from)?;
+    if batches.iter().all(|batch| batch.can_be_lost) {
+        transaction.set_durability(redb::Durability::None).map_err(redb::Error::from)?;
+    }
     for entry in batches.iter().flat_map(|batch| &batch.entries) {
         let mut table = transaction.open_table(definition(&entry.table)).map_err(redb::Error::from)?;
         match &entry.value {
@@ -327,6 +341,21 @@ mod tests {
         assert!(written.iter().all(Result::is_ok));
         drop(metadata);
         assert_eq!(Metadata::open(&path).unwrap().all::<Colour>().unwrap(), [colour("red", 199)]);
+    }
+
+    #[test]
+    fn what_can_be_lost_is_on_disk_with_what_cannot() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("meta.redb");
+        let metadata = Metadata::open(&path).unwrap();
+        metadata.commit_blocking(Batch::default().put(&colour("red", 0)).unwrap().that_can_be_lost()).unwrap();
+        assert_eq!(metadata.all::<Colour>().unwrap(), [colour("red", 0)], "it is there at once");
+        metadata.commit_blocking(Batch::default().put(&colour("blue", 240)).unwrap()).unwrap();
+        // As a crash leaves it: what is in memory is gone.
+        let copy = folder.path().join("copy.redb");
+        std::fs::copy(&path, &copy).unwrap();
+        let found = Metadata::open(&copy).unwrap().all::<Colour>().unwrap();
+        assert_eq!(found, [colour("blue", 240), colour("red", 0)]);
     }
 
     #[test]

@@ -50,8 +50,9 @@ pub async fn events(
         false => {
             let event = |(id, event)| TuneEventView { id, event };
             let kept = events.after(after.unwrap_or(0), usize::MAX);
+            let expected = kept.len() * ITEM;
             let make = move || TuneEventList { events: kept.into_iter().map(event).collect() };
-            charged(&node, &tenant, ITEM * 8, make).await
+            charged(&node, &tenant, expected, make).await
         }
         true => follow(events, after, tenant, headers, node).await,
     }

@@ -28,7 +28,7 @@ mod changes;
 pub(in crate::job) mod tests;
 
 pub(super) use changes::Advance;
-use changes::{KeptEpoch, deletion};
+use changes::{KeptEpoch, deletion, written};
 
 /// How many jobs may start past one that finds no room, before nothing starts until it has.
 const PATIENCE: u32 = 8;
@@ -212,7 +212,7 @@ impl Roster {
             let what = "what is known of another job; delete or prune jobs that are over".to_owned();
             JobError::Quota { name, limit, what }
         })?;
-        self.metadata.commit(Batch::default().put(&job)?).await?;
+        self.metadata.commit(written(&job, Batch::default())?).await?;
         let (tenant, name) = (job.tenant, job.name.to_string());
         let live = Live::new(job, 0, charge, self.lists.clone());
         self.shown.0.writing().entry(tenant).or_default().insert(name, live.clone());

@@ -70,7 +70,7 @@ impl Roster {
         let before = live.job();
         let job = changed(&before, change);
         if self.is_shown(live) {
-            self.metadata.commit_with(batch.put(&job)?, newest).await?;
+            self.metadata.commit_with(written(&job, batch)?, newest).await?;
         }
         Ok(self.show(live, &before, job))
     }
@@ -97,7 +97,7 @@ impl Roster {
         let _changing = live.changing.lock().await;
         let before = live.job();
         let job = changed(&before, change);
-        let written = match Batch::default().put(&job) {
+        let written = match written(&job, Batch::default()) {
             Ok(batch) if self.is_shown(live) => self.metadata.commit(batch).await,
             Ok(_) => Ok(()),
             Err(error) => Err(error),
@@ -169,6 +169,14 @@ impl Roster {
         live.stumbles.store(0, Relaxed);
         Ok(())
     }
+}
+
+/// Adds a job's record to what is written. How a trial is can be lost, as long as nothing else is written with it: its study
+/// remembers what it was told, and has done again what was not.
+pub(super) fn written(job: &Job, batch: Batch) -> Result<Batch, MetaError> {
+    let is_alone = batch.is_empty() && job.trial.is_some();
+    let batch = batch.put(job)?;
+    Ok(if is_alone { batch.that_can_be_lost() } else { batch })
 }
 
 /// Everything that is kept of a job, as deletions.
