@@ -18,6 +18,8 @@ pub struct Accounting {
     pub prices: Prices,
     /// What was paid since this began.
     pub paid: f64,
+    /// Whether any worker has computed on a GPU.
+    pub uses_gpu: bool,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -32,6 +34,7 @@ impl Accounting {
         Self {
             prices,
             paid: 0.0,
+            uses_gpu: false,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -52,6 +55,7 @@ impl Accounting {
         sums.stages.add(&used.stages);
         sums.spending.add(&spending);
         self.paid += spending.cost;
+        self.uses_gpu |= used.is_gpu;
         sums.memory = sums.memory.max(used.memory);
         self.uncharged.add(&TrainingUse {
             invocations: used.invocations,

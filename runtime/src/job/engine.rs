@@ -98,7 +98,7 @@ impl<K: Keeper> Engine<K> {
     pub async fn run(mut self) -> Ending {
         self.accounting.begin();
         let ending = match self.train().await {
-            Ok(reason) => Ending::Done(reason),
+            Ok(reason) => Ending::Done(self.ended(reason)),
             Err(Halt::OutOfBudget(why)) => self.end_for_budget(&why).await,
             Err(halt) => Ending::Halted(halt),
         };

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
+use weft_gpu::pool::DeviceId;
 
 use super::channel::Channel;
 use super::checkpoint::Training;
@@ -178,6 +179,7 @@ async fn train(
     let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &workshop) };
     let opened = async { jobs.open_channel(live, &workshop).await.map_err(halt) };
     let channel = unless_ordered(live, opened).await?;
+    let device = leases.iter().flatten().next().map_or(DeviceId::Cpu(0), Lease::device);
     let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
     let (team, declaration) = started?;
     let ms = live.asked.elapsed().as_secs_f64() * 1e3;
@@ -186,7 +188,7 @@ async fn train(
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
     let prices = jobs.facilities.rules.prices;
     let before = if let Origin::Checkpoint(training) = &from { training.progress.shape } else { None };
-    let planning = planning(&job, &workshop, &prices, before).map_err(Halt::Failed)?;
+    let planning = planning(&job, &workshop, &prices, device, before).map_err(Halt::Failed)?;
     let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, prices, from)?;
     let engine = if let Some(planning) = planning { engine.planned(planning) } else { engine };
     let ending = engine.run().await;
