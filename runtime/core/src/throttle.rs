@@ -26,6 +26,11 @@ impl Throttle {
         (cores > 0.0).then_some(Self { cores, left: RESERVE.as_secs_f64(), since: now, used: Duration::ZERO })
     }
 
+    /// The same without a reserve to begin with: what a few steps take says then what many do.
+    pub fn from_nothing(self) -> Self {
+        Self { left: 0.0, ..self }
+    }
+
     /// How many threads can be of use.
     pub fn threads(&self) -> usize {
         self.cores.ceil().max(1.0) as usize
@@ -74,6 +79,14 @@ mod tests {
         assert_eq!(throttle.rest(Duration::from_millis(100), later), None);
         let rest = throttle.rest(Duration::from_millis(200), later).unwrap();
         assert!((rest.as_secs_f64() - 0.2).abs() < 1e-9, "{rest:?}");
+    }
+
+    #[test]
+    fn a_function_that_begins_with_nothing_rests_after_its_first_step() {
+        let start = Instant::now();
+        let mut throttle = Throttle::new(1.0, 1 << 29, start).unwrap().from_nothing();
+        let rest = throttle.rest(Duration::from_millis(1), start).unwrap();
+        assert!((rest.as_secs_f64() - 0.002).abs() < 1e-9, "{rest:?}");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Accounting {
     /// Of the node, and the channel whose traffic is counted there.
     counters: ExchangeCounters,
     channel: ChannelKind,
+    /// Whether any worker has computed on a GPU.
+    pub uses_gpu: bool,
     /// Since when the epoch's seconds count.
     since: Instant,
     uncharged: TrainingUse,
@@ -39,6 +41,7 @@ impl Accounting {
             paid: 0.0,
             counters,
             channel,
+            uses_gpu: false,
             since: now,
             uncharged: TrainingUse::default(),
             charged: now,
@@ -60,6 +63,7 @@ impl Accounting {
         sums.spending.add(&spending);
         sums.costs.spend(worker, used, memory, &self.prices);
         self.paid += spending.cost;
+        self.uses_gpu |= used.is_gpu;
         sums.memory = sums.memory.max(used.memory);
         self.uncharged.add(&TrainingUse {
             invocations: used.invocations,

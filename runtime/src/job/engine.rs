@@ -102,6 +102,7 @@ impl<K: Keeper> Engine<K> {
     pub async fn run(mut self) -> Ending {
         self.accounting.begin();
         let ending = match self.train().await {
+            Ok(Ending::Done(reason)) => Ending::Done(self.ended(reason)),
             Ok(ending) => ending,
             Err(Halt::OutOfBudget(why)) => self.end_for_budget(&why).await,
             Err(halt) => Ending::Halted(halt),

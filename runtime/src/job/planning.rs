@@ -7,7 +7,7 @@ use weft_core::plan::course::Course;
 use weft_core::plan::policy::PlanSpec;
 use weft_core::plan::search::Rate;
 use weft_core::spec::{BadSpec, CheckedSpec, Shape};
-use weft_gpu::pool::{DeviceId, Wish};
+use weft_gpu::pool::DeviceId;
 
 use super::engine::Planning;
 use super::live::Live;
@@ -24,9 +24,11 @@ use crate::tenant::Tenant;
 const RESERVE: f64 = 0.02;
 
 /// What a second of a function costs here, as far as that follows from its size.
-fn rate(prices: &Prices, workshop: &Workshop) -> Rate {
-    let gpus = workshop.pool.devices().any(|(id, _)| matches!(id, DeviceId::Gpu(_)));
-    let device_second = if gpus && workshop.device != Wish::Cpu { prices.dearest_gpu() } else { prices.cpu_second };
+fn rate(prices: &Prices, workshop: &Workshop, device: DeviceId) -> Rate {
+    let device_second = match device {
+        DeviceId::Gpu(_) => prices.dearest_gpu(),
+        DeviceId::Cpu(_) => prices.cpu_second,
+    };
     match workshop.cores_per_gib {
         // Cores are given by memory, so memory is what costs.
         cap if cap > 0.0 => {
@@ -36,11 +38,12 @@ fn rate(prices: &Prices, workshop: &Workshop) -> Rate {
     }
 }
 
-/// What plans a job from where it is. `before` is the shape that its checkpoint is of, if there is one.
+/// What plans a job from where it is, whose workers begin on this device. `before` is the shape that its checkpoint is of, if there is one.
 pub(super) fn planning(
     job: &Job,
     workshop: &Workshop,
     prices: &Prices,
+    device: DeviceId,
     before: Option<Shape>,
 ) -> Result<Option<Planning>, String> {
     let Some(plan) = workshop.spec().plan else { return Ok(None) };
@@ -52,7 +55,7 @@ pub(super) fn planning(
                 policy: plan.policy,
                 bounds: plan.bounds,
                 start: shape,
-                rate: rate(prices, workshop),
+                rate: rate(prices, workshop, device),
                 limits: plan.limits,
                 reserve: RESERVE,
                 seed: job.seed,
@@ -104,8 +107,8 @@ impl Jobs {
             return Err(BadSpec::new("plan", problem).into());
         }
         let Some(largest) = largest(&found.spec, shape) else { return Ok(()) };
-        check_quota(tenant, &largest, 0)?;
-        check_devices(tenant, &largest, found.device, &found.pool)
+        check_devices(tenant, &largest, found.device, &found.pool)?;
+        check_quota(tenant, &largest, 0)
     }
 }
 

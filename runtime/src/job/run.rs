@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use weft_core::cost::Prices;
 use weft_core::queue::Ask;
 use weft_gpu::Lease;
+use weft_gpu::pool::DeviceId;
 
 use super::accounting::Accounting;
 use super::channel::Channel;
@@ -188,6 +189,7 @@ async fn train(
     let lines = Lines { orders: live.orders.subscribe(), kills, news: news(live.clone(), &workshop) };
     let opened = async { jobs.open_channel(live, &workshop).await.map_err(halt) };
     let channel = unless_ordered(live, opened).await?;
+    let device = leases.iter().flatten().next().map_or(DeviceId::Cpu(0), Lease::device);
     let started = Team::start(workshop.clone(), channel.clone(), job.shape(), leases, lines, deadline).await;
     let (team, declaration) = started?;
     let ms = live.asked.locked().elapsed().as_secs_f64() * 1e3;
@@ -196,7 +198,7 @@ async fn train(
     let keeper = Arc::new(Kept::new(jobs.clone(), live.clone(), workshop.clone()));
     let prices = Prices::from(&*jobs.facilities.rules.prices);
     let before = if let Origin::Checkpoint(training) = &from { training.progress.shape } else { None };
-    let planning = planning(&job, &workshop, &prices, before).map_err(Halt::Failed)?;
+    let planning = planning(&job, &workshop, &prices, device, before).map_err(Halt::Failed)?;
     let accounting = Accounting::new(prices, jobs.facilities.exchange.clone(), workshop.brief.sync.channel);
     let engine = Engine::new(workshop, channel.clone(), team, *declaration, keeper, accounting, from)?;
     let engine = if let Some(planning) = planning { engine.planned(planning) } else { engine };

@@ -238,7 +238,10 @@ impl Workshop {
 
     /// What caps a function of a shape, if anything does.
     pub fn throttle(&self, shape: &Shape) -> Option<Throttle> {
-        Throttle::new(self.cores_per_gib, shape.memory, Instant::now())
+        let throttle = Throttle::new(self.cores_per_gib, shape.memory, Instant::now())?;
+        // Shapes are tried for a few steps each, which a reserve would make faster than the steps that follow.
+        let tries = self.spec().plan.is_some_and(|plan| plan.tries());
+        Some(if tries { throttle.from_nothing() } else { throttle })
     }
 
     pub fn core_count(&self) -> usize {

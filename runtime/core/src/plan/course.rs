@@ -11,7 +11,7 @@ use super::points::{Point, Recommendation};
 use super::policy::{
     Action, BadPlan, Decision, Event, Kept, Observation, PlanSpec, Planner, Policy, Situation, Spent, Workload, history,
 };
-use super::words::money;
+use super::words::{money, spoken};
 use crate::spec::Shape;
 
 mod fits;
@@ -324,6 +324,16 @@ impl Course {
         let tries = self.planner.spent().probes;
         let choice = self.recommendation.as_ref().map_or(String::new(), |it| format!(": {}", it.why));
         format!("planned after {tries} tries, and no model was kept{choice}")
+    }
+
+    /// Why a job is over that ends for this reason, when the stretch has taken so much: also whether its deadline was missed.
+    pub fn ended(&self, reason: String, used: &Used) -> String {
+        let seconds = self.planner.spent().seconds + used.elapsed;
+        let missed = self.planner.limits().seconds.filter(|limit| seconds > *limit);
+        let late = missed
+            .map_or(String::new(), |limit| format!(", after {} instead of within {}", spoken(seconds), spoken(limit)));
+        let nothing = if self.only && !self.is_settled { ", and no model was kept" } else { "" };
+        format!("{reason}{late}{nothing}")
     }
 
     /// Why a job ends whose budget allows no more.

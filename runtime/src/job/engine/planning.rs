@@ -10,14 +10,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weft_core::cost::Prices;
 use weft_core::plan::course::{Course, CourseRecord, Fits, Order, Pace, Standing, Used, fits};
 use weft_core::plan::policy::{Action, Policy, Workload};
 use weft_core::plan::prices::GIB;
 use weft_core::spec::{CheckedSpec, Shape};
 use weft_core::throttle::RESERVE;
-use weft_gpu::pool::{DeviceId, Wish};
 
+use super::super::accounting::Accounting;
 use super::super::record::PlanStep;
 use super::super::team::Halt;
 use super::super::workshop::Workshop;
@@ -124,16 +123,15 @@ impl Planning {
 }
 
 /// What a second of workers that are busy on all they have costs, and what they may use beyond that at once.
-fn most_second(prices: &Prices, workshop: &Workshop, shape: &Shape) -> (f64, f64) {
+fn most_second(accounting: &Accounting, workshop: &Workshop, shape: &Shape) -> (f64, f64) {
+    let prices = &accounting.prices;
     let (lanes, gib) = (f64::from(shape.lanes()), shape.memory as f64 / GIB);
     let cores = workshop.core_count() as f64;
     let (cores, at_once) = match workshop.cores_per_gib * gib {
         cap if cap > 0.0 => (cores.min(cap * lanes), RESERVE.as_secs_f64() * lanes),
         _ => (cores, 0.0),
     };
-    let may_be_gpu =
-        workshop.device != Wish::Cpu && workshop.pool.devices().any(|(id, _)| matches!(id, DeviceId::Gpu(_)));
-    let gpus = if may_be_gpu { prices.dearest_gpu() * lanes } else { 0.0 };
+    let gpus = if accounting.uses_gpu { prices.dearest_gpu() * lanes } else { 0.0 };
     let second = prices.gib_second * gib * lanes + (prices.cpu_second * cores).max(gpus);
     (second, prices.cpu_second * at_once + prices.start * lanes)
 }
@@ -242,7 +240,7 @@ impl<K: Keeper> Engine<K> {
     pub(super) fn may_employ(&self, shape: &Shape) -> bool {
         let Some(planning) = &self.planning else { return true };
         let left = planning.course.allowance(&planning.used(self.accounting.paid));
-        let (_, at_once) = most_second(&self.accounting.prices, &self.workshop, shape);
+        let (_, at_once) = most_second(&self.accounting, &self.workshop, shape);
         left.is_none_or(|left| left > at_once)
     }
 
@@ -274,6 +272,7 @@ impl<K: Keeper> Engine<K> {
     /// Workers have run out of memory: the job goes back to a shape that it has trained with, if that has more.
     pub(super) async fn go_back(&mut self, reason: String) -> Result<(), Halt> {
         let tried = self.shape;
+        self.team.spend_until = None;
         let good = self.planning.as_ref().and_then(|planning| planning.good).filter(|good| good.memory > tried.memory);
         let Some(good) = good else { return Err(Halt::OutOfMemory(reason)) };
         tracing::info!(job = %self.workshop.brief.job, reason, "a planned job goes back to workers with more memory");
@@ -345,7 +344,7 @@ impl<K: Keeper> Engine<K> {
         self.count(&Vec::new(), false)?;
         let per_step = self.counting().per_step();
         let (paid, shape) = (self.accounting.paid, self.shape);
-        let (second, at_once) = most_second(&self.accounting.prices, &self.workshop, &shape);
+        let (second, at_once) = most_second(&self.accounting, &self.workshop, &shape);
         let at_once = at_once + self.moved_cost();
         let Some(planning) = &mut self.planning else { return Ok(steps) };
         let decided = planning.course.steps().filter(|_| may_be_fewer).map(|decided| {
@@ -397,7 +396,7 @@ impl<K: Keeper> Engine<K> {
         let tests = self.workshop.data.as_ref().map_or(0, |data| data.manifest.test.count);
         let samples = f64::from(self.cursor().batch.get()) * f64::from(self.shape.lanes());
         let (paid, shape) = (self.accounting.paid, self.shape);
-        let (second, at_once) = most_second(&self.accounting.prices, &self.workshop, &shape);
+        let (second, at_once) = most_second(&self.accounting, &self.workshop, &shape);
         let Some(planning) = &mut self.planning else { return Ok(()) };
         let Some(left) = planning.course.allowance(&planning.used(paid)).map(|left| left - at_once) else {
             return Ok(());
@@ -418,6 +417,14 @@ impl<K: Keeper> Engine<K> {
         let paid = self.accounting.paid;
         if let Some(planning) = &mut self.planning {
             planning.validation = Some((paid - paid_before).max(planning.validation.unwrap_or(0.0)));
+        }
+    }
+
+    /// Why the job is over, with what its plan has to say of it.
+    pub(super) fn ended(&self, reason: String) -> String {
+        match &self.planning {
+            Some(planning) => planning.course.ended(reason, &planning.used(self.accounting.paid)),
+            None => reason,
         }
     }
 

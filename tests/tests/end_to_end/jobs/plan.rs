@@ -22,9 +22,9 @@ fn plan(client: &Client, job: &str) -> Result<PlanView> {
     Ok(serde_json::from_value(answer.json()?)?)
 }
 
-/// A node whose tenant's ledger is about this job alone.
+/// A node whose tenant's ledger is about this job alone. Starts cost nothing there, so that small budgets are for training.
 fn with_ledger() -> Result<(Node, Client)> {
-    let node = Options::default().start()?;
+    let node = Options::default().set("price-start", "0").start()?;
     let tenant = node.tenant("ada", json!({}))?;
     prepare(&tenant)?;
     Ok((node, tenant))
@@ -116,14 +116,16 @@ fn a_budget_ends_a_job_with_its_model_before_it_is_exceeded() -> Result<()> {
 
 #[test]
 fn a_budget_for_next_to_nothing_keeps_what_there_is_or_is_refused() -> Result<()> {
-    let (_node, client) = with_ledger()?;
+    let node = Options::default().start()?;
+    let client = node.tenant("ada", json!({}))?;
+    prepare(&client)?;
     let spec = |budget: f64| lenet(json!({ "name": "poor", "epochs": 10, "plan": { "budget": budget } }));
     let refused = client.submit(&spec(1e-12))?.problem()?.detail;
     ensure!(refused.contains("start of its workers"), "{refused}");
     let before = paid(&client)?;
     let detail = client.must_train(&spec(3e-6), LONG)?;
     ended_for_its_budget(&detail)?;
-    ensure!(detail.history.is_empty(), "{detail:?}");
+    ensure!(detail.job.epoch < 10, "{detail:?}");
     let used = paid(&client)? - before;
     ensure!(used <= 3e-6, "{used}");
     client.model_file("poor")?;
@@ -134,7 +136,7 @@ fn a_budget_for_next_to_nothing_keeps_what_there_is_or_is_refused() -> Result<()
 fn the_fastest_within_a_budget_never_costs_more() -> Result<()> {
     let (_node, client) = with_ledger()?;
     let epoch = cost_of_an_epoch(&client, &lenet(json!({ "name": "whole", "global_batch": 16 })))?;
-    for (name, part) in [("tight", 1.5), ("wide", 30.0)] {
+    for (name, part) in [("tight", 1.5), ("wide", 60.0)] {
         let (budget, before) = (part * epoch, paid(&client)?);
         let spec = json!({
             "name": name, "epochs": 12, "workers": "1..3", "global_batch": 16,
@@ -155,7 +157,7 @@ fn the_fastest_within_a_budget_never_costs_more() -> Result<()> {
 
 #[test]
 fn a_deadline_is_kept_where_one_worker_of_the_least_size_would_miss_it() -> Result<()> {
-    let node = Options::default().dev().set("cores-per-gib", "1").start()?;
+    let node = Options::default().dev().set("cores-per-gib", "0.5").start()?;
     let client = node.anybody();
     prepare(&client)?;
     let spec = |more: Value| {
@@ -165,9 +167,10 @@ fn a_deadline_is_kept_where_one_worker_of_the_least_size_would_miss_it() -> Resu
         }
         spec
     };
-    let slow = client.must_train(&spec(json!({ "name": "slow", "epochs": 2 })), LONG)?;
-    let seconds: f64 = slow.history.iter().map(|epoch| epoch.seconds).sum();
-    let (epochs, deadline) = (20, 10.0 * seconds * 0.6);
+    let slow = client.must_train(&spec(json!({ "name": "slow", "epochs": 5 })), LONG)?;
+    // The first ones have a reserve of core time.
+    let seconds = slow.history.last().context("no epoch")?.seconds;
+    let (epochs, deadline) = (10, 10.0 * seconds * 0.6);
     let own = json!({
         "name": "kept", "epochs": epochs, "workers": "1..2",
         "plan": {

@@ -255,6 +255,7 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("GET", "/v1/jobs?state=lost", "/v1/jobs", b"", all),
         ("GET", "/v1/jobs/absent", "/v1/jobs/{name}", b"", all),
         ("GET", "/v1/jobs/absent/history", "/v1/jobs/{name}/history", b"", all),
+        ("GET", "/v1/jobs/absent/plan", "/v1/jobs/{name}/plan", b"", all),
         ("GET", "/v1/jobs/absent/events", "/v1/jobs/{name}/events", b"", all),
         ("GET", "/v1/jobs/absent/logs", "/v1/jobs/{name}/logs", b"", all),
         ("POST", "/v1/jobs/absent/stop", "/v1/jobs/{name}/stop", b"", all),

@@ -169,3 +169,12 @@ fn memory_that_was_not_enough_is_not_tried_again() {
         assert!(job.shape.memory >= 512 * MIB, "{:?}", job.shape);
     }
 }
+
+#[test]
+fn a_deadline_that_was_missed_is_said_at_the_end() {
+    let limits = Limits { seconds: Some(10.0), cost: None };
+    let course = Course::new(PlanSpec { limits, ..spec(Policy::Cheapest, None) }, false).unwrap();
+    let ended = |elapsed: f64| course.ended("all is done".to_owned(), &Used { elapsed, ..Used::default() });
+    assert_eq!(ended(9.0), "all is done");
+    assert_eq!(ended(12.0), "all is done, after 12.0 s instead of within 10.0 s");
+}
