@@ -128,7 +128,20 @@ fn a_node_looks_for_settings_by_itself() -> Result<()> {
 #[test]
 fn epochs_to_a_goal_are_counted_on_a_sample_that_is_deleted() -> Result<()> {
     let (_node, user) = node()?;
-    let goal = ["--batch", "32", "--lr", "0.05", "--goal-accuracy", "0.7", "--workers", "1", "--memory", "64MiB"];
+    let goal = [
+        "--batch",
+        "64",
+        "--lr",
+        "0.01",
+        "--seed",
+        "1",
+        "--goal-accuracy",
+        "0.7",
+        "--workers",
+        "1",
+        "--memory",
+        "64MiB",
+    ];
     let report = user.json(&[&["plan", "lenet", "--dataset", "digits"], &goal[..]].concat())?;
     let estimate = &report["estimate"];
     ensure!(estimate["is_reached"] == true && estimate["expected"].as_f64() >= Some(1.0), "{report}");

@@ -68,5 +68,19 @@ pub fn epochs(question: &Question, goal: f64, client: &Client, out: &Output) -> 
     let wrong = wrong.context("the function tells no accuracy, or there are no samples to test with")?;
     let profiling = Profiling { tries: 1, seconds: detail.job.seconds, cost: detail.spending.cost };
     // An accuracy is as good as the part that is wrong is low; a goal that was just reached is reached.
-    Ok((count(&wrong, 1.0 - goal + 1e-9), profiling))
+    let counted = count(&wrong, 1.0 - goal + 1e-9);
+    let best = 1.0 - wrong.iter().copied().fold(1.0, f64::min);
+    let why = in_words(&counted, goal, best);
+    Ok((Epochs { why, ..counted }, profiling))
+}
+
+fn in_words(epochs: &Epochs, goal: f64, best: f64) -> String {
+    let Epochs { expected, is_reached, .. } = epochs;
+    match is_reached {
+        true => format!("On a tenth of the samples, an accuracy of {goal} was reached after {expected:.1} epochs."),
+        false => format!(
+            "On a tenth of the samples, {expected:.0} epochs reached an accuracy of {best:.4} and not {goal}: more are \
+             needed, and how many more is not known. With so small a batch, a lower `--lr` may help."
+        ),
+    }
 }
