@@ -76,6 +76,7 @@ impl Picks {
         for (block, whole) in kept.blocks.iter_mut().zip(&*self.whole) {
             block.count = *whole;
         }
+        kept.count = self.whole.iter().map(|&whole| u64::from(whole)).sum();
         kept
     }
 
