@@ -18,7 +18,7 @@ use weft::params::redis::head::{Frame, StoredHead};
 use weft::params::{Form, Value};
 use weft::train::declared::{Initial, Plan, Role, TensorDeclaration};
 use weft_core::spec::Shape;
-use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::barrier::{MergePart, MergeResult};
 use weft_core::sync::topology::Source;
 use weft_core::sync::{Slot, Who};
 use weft_core::usage::Used;
@@ -137,8 +137,8 @@ fn work_orders() -> Result<Vec<Vec<u8>>> {
     };
     let elsewhere = Assignment { model: ModelRef::elsewhere(&model(), Some(SLOT)), take: None, ..assignment.clone() };
     let parts = vec![
-        Part { source: Source::Worker(1), who: WHO, layer: 0, samples: 64 },
-        Part { source: Source::Merge(0), who: WHO, layer: 1, samples: 9 },
+        MergePart { source: Source::Worker(1), who: WHO, layer: 0, samples: 64 },
+        MergePart { source: Source::Merge(0), who: WHO, layer: 1, samples: 9 },
     ];
     let orders = [
         WorkOrder::Work { assignment: Box::new(assignment), generation: 1 },

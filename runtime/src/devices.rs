@@ -52,7 +52,7 @@ pub fn is_busy(error: &PoolError) -> bool {
 /// Who waits, and how it is told what became of it.
 struct Waiter {
     owner: Owner,
-    told: oneshot::Sender<Result<Part, PoolError>>,
+    told: oneshot::Sender<Result<DevicePart, PoolError>>,
 }
 
 pub struct Devices {
@@ -95,7 +95,7 @@ impl Devices {
     }
 
     /// So many bytes of a device for a tenant; waits its turn where there is no room.
-    pub async fn part(&self, tenant: &Tenant, bytes: u64) -> Result<Part, NoDevice> {
+    pub async fn part(&self, tenant: &Tenant, bytes: u64) -> Result<DevicePart, NoDevice> {
         let pool = self.open().await?;
         let (owner, allowed) = (tenant.owner.clone(), tenant.quota().call_memory);
         let (passes, has_more) = {
@@ -106,7 +106,7 @@ impl Devices {
         if passes {
             let held = self.held(tenant.id, bytes);
             match pool.lease(request(owner.clone(), bytes, has_more)) {
-                Ok(lease) => return Ok(Part { lease, _held: held }),
+                Ok(lease) => return Ok(DevicePart { lease, _held: held }),
                 Err(error) if may_pass(&error, has_more) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -182,7 +182,7 @@ async fn serve(pool: Pool, line: Arc<Mutex<Line<Waiter>>>, freed: Arc<watch::Sen
             }
             match pool.lease(request(call.waiter.owner.clone(), call.bytes, has_more)) {
                 // One that has gone in this moment gives it back at once.
-                Ok(lease) => drop(call.waiter.told.send(Ok(Part { lease, _held: held }))),
+                Ok(lease) => drop(call.waiter.told.send(Ok(DevicePart { lease, _held: held }))),
                 Err(error) if may_pass(&error, has_more) => {
                     held.forget();
                     line.locked().put_back(tenant, call);
@@ -229,7 +229,7 @@ impl Drop for Held {
 }
 
 /// A part of a device that a call was given.
-pub struct Part {
+pub struct DevicePart {
     pub lease: Lease,
     _held: Held,
 }
@@ -237,7 +237,7 @@ pub struct Part {
 /// A lease whose time is charged to its tenant, however the call ends. What still computes then is stopped.
 pub struct Leased {
     pub context: Context,
-    part: Part,
+    part: DevicePart,
     tenant: Arc<Tenant>,
 }
 

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
-use weft_core::sync::Channel;
+use weft_core::sync::ChannelKind;
 use weft_core::usage::Traffic;
 
 use crate::sandbox::InvokeError;
@@ -30,8 +30,8 @@ struct ChannelLabel {
     channel: &'static str,
 }
 
-impl From<Channel> for ChannelLabel {
-    fn from(channel: Channel) -> Self {
+impl From<ChannelKind> for ChannelLabel {
+    fn from(channel: ChannelKind) -> Self {
         Self { channel: channel.word() }
     }
 }
@@ -48,7 +48,7 @@ impl Default for ExchangeCounters {
     fn default() -> Self {
         let counters = Self { items: Family::default(), bytes: Family::default(), seconds: Family::default() };
         // All of them are there from the first scrape on: a rate needs a beginning.
-        for channel in Channel::ALL {
+        for channel in ChannelKind::ALL {
             counters.add(*channel, &Traffic::default());
         }
         counters
@@ -56,7 +56,7 @@ impl Default for ExchangeCounters {
 }
 
 impl ExchangeCounters {
-    pub fn add(&self, channel: Channel, traffic: &Traffic) {
+    pub fn add(&self, channel: ChannelKind, traffic: &Traffic) {
         let label = ChannelLabel::from(channel);
         self.items.get_or_create(&label).inc_by(traffic.items);
         self.bytes.get_or_create(&label).inc_by(traffic.bytes);

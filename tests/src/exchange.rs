@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use tokio::runtime::Handle;
 use weft::job::channel::Channel;
-use weft::job::exchange::{Contribution, Exchange, ExchangeTimes, Merged, Results, Scheme, Taken};
-use weft_core::sync::barrier::{MergeResult, Part};
+use weft::job::exchange::{Exchange, ExchangeTimes, MergeOutcome, Offer, Results, Scheme, Taken};
+use weft_core::sync::barrier::{MergePart, MergeResult};
 use weft_core::sync::{Action, Barrier, Event, OnLoss, Who};
 
 /// How long nothing may be heard of any worker.
@@ -17,7 +17,7 @@ const SILENCE: Duration = Duration::from_secs(120);
 /// What a worker is told.
 enum Order {
     Send { round: u64, generation: u32 },
-    Merge { round: u64, merge: usize, generation: u32, parts: Vec<Part>, total: u64 },
+    Merge { round: u64, merge: usize, generation: u32, parts: Vec<MergePart>, total: u64 },
     Take { results: Arc<[MergeResult]> },
 }
 
@@ -42,7 +42,7 @@ pub fn all_reduce(
     runtime: &Handle,
     scheme: &Scheme,
     channels: &[Arc<dyn Channel>],
-    contributions: &[Contribution],
+    contributions: &[Offer],
     rounds: usize,
 ) -> Result<Vec<Reduced>> {
     std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn work(
     runtime: &Handle,
     mut exchange: Exchange,
     who: Who,
-    contribution: &Contribution,
+    contribution: &Offer,
     inbox: &Receiver<Order>,
     outbox: &Sender<Answer>,
 ) {
@@ -78,15 +78,15 @@ fn work(
     }
 }
 
-async fn obey(exchange: &mut Exchange, who: Who, contribution: &Contribution, order: Order) -> Result<Answer> {
+async fn obey(exchange: &mut Exchange, who: Who, contribution: &Offer, order: Order) -> Result<Answer> {
     Ok(Answer::Event(match order {
         Order::Send { round, generation } => {
             exchange.send(round, contribution.clone()).await?;
             Event::Trained { who, round, generation, samples: contribution.samples }
         }
         Order::Merge { round, merge, generation, parts, total } => match exchange.merge(merge, &parts, total).await? {
-            Merged::Done => Event::Merged { who, round, merge, generation },
-            Merged::Missing(sources) => Event::Missing { who, round, merge, generation, sources },
+            MergeOutcome::Done => Event::Merged { who, round, merge, generation },
+            MergeOutcome::Missing(sources) => Event::Missing { who, round, merge, generation, sources },
         },
         Order::Take { results } => match exchange.take(&results).await? {
             Taken::Done(results) => {

@@ -30,9 +30,9 @@ pub(crate) mod words;
 
 pub use admm::{Admm, Penalty};
 pub use barrier::{Action, Barrier, Event, Who};
-pub use channel::Channel;
+pub use channel::ChannelKind;
 pub use pace::{Pace, Quorum};
-pub use rule::{Every, Exchange, Position, Row, Rule, RuleKind, Stretch};
+pub use rule::{Every, Handover, Position, Row, Rule, RuleKind, Stretch};
 pub use slot::Slot;
 pub use topology::{MergePlan, Topology};
 
@@ -57,7 +57,7 @@ pub struct Sync {
     pub pace: Pace,
     /// By its name.
     pub codec: String,
-    pub channel: Channel,
+    pub channel: ChannelKind,
     /// How closely the workers of ADMM must agree for the job to be over.
     pub tolerance: Option<f64>,
     /// Weights that ADMM does not penalise, beside biases, by their names.

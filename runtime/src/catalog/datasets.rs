@@ -19,7 +19,7 @@ use crate::blob::{Blobs, Pinned};
 use crate::clock::unix_ms;
 use crate::dataset::blocks::Blocks;
 use crate::dataset::build::{BuildError, Builder, Options, Sources};
-use crate::dataset::read::{self, Part, Source, Watch};
+use crate::dataset::read::{self, Half, Source, Watch};
 use crate::dataset::sampled::Sampled;
 use crate::dataset::synth::Synthetic;
 use crate::dataset::{BlockRef, Features, Manifest, Samples, digits};
@@ -378,7 +378,7 @@ pub(crate) fn open(
     if let Some(shipped) = &spec.shipped {
         return open_shipped(shipped, staging, options);
     }
-    let mut reading = spec.reading(Part::Train)?;
+    let mut reading = spec.reading(Half::Train)?;
     reading.spool_in = Some(staging.to_owned());
     reading.watch = watch;
     if let Some(old) = old {
@@ -392,7 +392,7 @@ pub(crate) fn open(
         reading.index_base = reading.index_base.or(samples.index_base());
         sources.train.push(samples);
     }
-    reading.arrays.part = Some(Part::Test);
+    reading.arrays.part = Some(Half::Test);
     for source in &spec.test {
         sources.test.push(open_source(source, place, &reading)?);
     }

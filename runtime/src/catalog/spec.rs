@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::CatalogError;
 use crate::dataset::build;
-use crate::dataset::read::{self, ArrayNames, Header, LabelColumn, LabelKind, Part};
+use crate::dataset::read::{self, ArrayNames, Half, Header, LabelColumn, LabelKind};
 use crate::dataset::synth::Kind;
 use crate::digest::Digest;
 
@@ -124,7 +124,7 @@ pub struct DataSetSpec {
 
 impl DataSetSpec {
     /// How its files are to be read; `part` of those that hold both.
-    pub(super) fn reading(&self, part: Part) -> Result<read::Options, CatalogError> {
+    pub(super) fn reading(&self, part: Half) -> Result<read::Options, CatalogError> {
         let invalid = CatalogError::Invalid;
         let format = self.format.as_deref().map(str::parse).transpose().map_err(invalid)?;
         let labels = match self.label_kind.as_deref() {

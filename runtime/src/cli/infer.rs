@@ -24,7 +24,7 @@ use super::samples::DataArgs;
 use super::train::name_value;
 use super::train_local::build_function;
 use crate::api::types::InferRequest;
-use crate::dataset::batches::{Batches, Csr, Inputs, Options, Part, Source};
+use crate::dataset::batches::{Batches, Csr, Inputs, Options, Source, Subset};
 use crate::dataset::rows::Labels;
 use crate::dataset::shard::Plan;
 use crate::dataset::{Manifest, Split, Transform};
@@ -208,8 +208,8 @@ fn samples_of_node(name: &str, client: &Client) -> anyhow::Result<Option<(String
 }
 
 /// What is tested with: all samples, where none are apart.
-fn tested(manifest: &Manifest) -> (Part, &Split) {
-    if manifest.test.count == 0 { (Part::Train, &manifest.train) } else { (Part::Test, &manifest.test) }
+fn tested(manifest: &Manifest) -> (Subset, &Split) {
+    if manifest.test.count == 0 { (Subset::Train, &manifest.train) } else { (Subset::Test, &manifest.test) }
 }
 
 /// `[[…], …]`, or what the API takes.

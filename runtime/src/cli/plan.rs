@@ -13,7 +13,7 @@ use weft_core::plan::aim::{Aim, Limits};
 use weft_core::plan::analytic::epochs::Epochs;
 use weft_core::plan::words::number;
 use weft_core::spec::{FanOut, K, Memory, SyncWords, Workers};
-use weft_core::sync::{Channel, RuleKind, Topology};
+use weft_core::sync::{ChannelKind, RuleKind, Topology};
 use weft_gpu::Codec;
 
 use super::Global;
@@ -122,7 +122,7 @@ struct ChoiceArgs {
     topology: Option<Topology>,
     /// Through what it travels, for all of them
     #[arg(long)]
-    channel: Option<Channel>,
+    channel: Option<ChannelKind>,
     /// Functions that compute a worker's step side by side, for all of them
     #[arg(long, value_name = "FUNCTIONS")]
     fan_out: Option<u32>,

@@ -60,13 +60,13 @@ pub struct Csr {
 
 /// Samples to train on, or to test with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum Subset {
     #[default]
     Train,
     Test,
 }
 
-impl Part {
+impl Subset {
     pub fn of(self, manifest: &Manifest) -> &Split {
         match self {
             Self::Train => &manifest.train,
@@ -81,7 +81,7 @@ pub struct Source<'a> {
     /// What errors call the data set.
     pub name: &'a str,
     pub manifest: &'a Manifest,
-    pub part: Part,
+    pub part: Subset,
     /// Best a [`Cache`](super::blocks::Cache) that workers share: blocks are read once an epoch and window.
     pub blocks: Arc<dyn Blocks>,
 }

@@ -25,7 +25,7 @@ use super::read::ReadError;
 use super::rows::{Element, Features, Labels, Rows, Samples, Values};
 use crate::digest::Digest;
 use classes::Classes;
-use part::{Filling, Part};
+use part::{Filling, SplitBuilder};
 use prepare::Prepare;
 use split::Splitter;
 
@@ -169,8 +169,12 @@ impl<'a> Builder<'a> {
             return Err(BuildError::SplitAndTest);
         }
         let mut run = Run {
-            train: Part::new("train", &kinds, old.map(|old| (&old.train, &old.features, Some(&old.statistics)))),
-            test: Part::new("test", &kinds, old.map(|old| (&old.test, &old.features, None))),
+            train: SplitBuilder::new(
+                "train",
+                &kinds,
+                old.map(|old| (&old.train, &old.features, Some(&old.statistics))),
+            ),
+            test: SplitBuilder::new("test", &kinds, old.map(|old| (&old.test, &old.features, None))),
             classes: Classes::new(old, &self.options.class_names, kinds.labels)?,
             kinds,
             splitter,
@@ -244,8 +248,8 @@ impl Kinds {
 struct Run {
     kinds: Kinds,
     classes: Classes,
-    train: Part,
-    test: Part,
+    train: SplitBuilder,
+    test: SplitBuilder,
     splitter: Option<Splitter>,
     /// Samples that are in no split yet.
     window: Rows,

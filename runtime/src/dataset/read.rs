@@ -34,7 +34,7 @@ use std::path::PathBuf;
 pub use error::{Place, ReadError};
 pub use format::Format;
 pub use labels::{LabelKind, MAX_CLASS};
-pub use names::{ArrayNames, Part};
+pub use names::{ArrayNames, Half};
 pub use source::{Limits, Source, Watch};
 
 use super::rows::{Features, Labels, Rows, Samples, Values};

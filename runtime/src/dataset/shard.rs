@@ -168,7 +168,7 @@ impl Plan {
                     shards.len() - 1
                 }
             };
-            parts.push(order::Part { before: count, first: range.start, shard: index });
+            parts.push(order::ShardPart { before: count, first: range.start, shard: index });
             count += range.end - range.start;
         }
         let shards = shards.into_iter().map(|(_, shard)| shard).collect();

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 use weft_core::cost::{Breakdown, Prices};
 use weft_core::spec::Shape;
-use weft_core::sync::Channel as ChannelKind;
+use weft_core::sync::ChannelKind;
 use weft_core::usage::{self, Spending, Stages, Used};
 
-use super::channel::Traffic;
+use super::channel::ChannelTraffic;
 use super::checkpoint::Sums;
 use super::record::EpochRecord;
 use crate::metrics::ExchangeCounters;
@@ -30,7 +30,7 @@ pub struct Accounting {
     uncharged: TrainingUse,
     charged: Instant,
     losses_before: u64,
-    traffic_before: Traffic,
+    traffic_before: ChannelTraffic,
 }
 
 impl Accounting {
@@ -46,7 +46,7 @@ impl Accounting {
             uncharged: TrainingUse::default(),
             charged: now,
             losses_before: 0,
-            traffic_before: Traffic::default(),
+            traffic_before: ChannelTraffic::default(),
         }
     }
 
@@ -85,7 +85,7 @@ impl Accounting {
     }
 
     /// Brings the epoch's seconds, losses and traffic up to now. `losses` and `traffic` are of the whole run.
-    pub fn account(&mut self, losses: u64, traffic: Traffic, sums: &mut Sums) {
+    pub fn account(&mut self, losses: u64, traffic: ChannelTraffic, sums: &mut Sums) {
         sums.seconds += std::mem::replace(&mut self.since, Instant::now()).elapsed().as_secs_f64();
         sums.losses += losses - std::mem::replace(&mut self.losses_before, losses);
         let before = std::mem::replace(&mut self.traffic_before, traffic);

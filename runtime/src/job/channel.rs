@@ -55,12 +55,12 @@ pub trait Channel: Send + Sync {
     async fn clear(&self) -> Result<(), ChannelError>;
 
     /// What has gone through so far.
-    fn traffic(&self) -> Traffic;
+    fn traffic(&self) -> ChannelTraffic;
 }
 
 /// What has gone through a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct ChannelTraffic {
     pub puts: u64,
     /// Those that found something.
     pub gets: u64,
@@ -184,7 +184,7 @@ macro_rules! channel_over_kept {
                 self.0.backend.clear().await
             }
 
-            fn traffic(&self) -> $crate::job::channel::Traffic {
+            fn traffic(&self) -> $crate::job::channel::ChannelTraffic {
                 self.0.meter.traffic()
             }
         }
@@ -238,8 +238,8 @@ impl Meter {
         self.nanoseconds.fetch_add(nanoseconds, Relaxed);
     }
 
-    fn traffic(&self) -> Traffic {
-        Traffic {
+    fn traffic(&self) -> ChannelTraffic {
+        ChannelTraffic {
             puts: self.puts.load(Relaxed),
             gets: self.gets.load(Relaxed),
             bytes_out: self.bytes_out.load(Relaxed),

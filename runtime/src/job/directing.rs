@@ -56,7 +56,7 @@ pub struct Directing<'a> {
     pub training: &'a Training,
     pub take: Option<TakeOrder>,
     /// Where the model's numbers are, if workers do not have them in this node's memory.
-    pub place: Place,
+    pub place: ModelPlace,
     /// Whose optimizer every worker has a copy of, where they have.
     pub replica: Option<&'a Replica>,
     /// Its state, once somebody needed it.
@@ -69,7 +69,7 @@ pub struct Directing<'a> {
 
 /// Where workers that have been told everything once find the numbers of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum ModelPlace {
     /// They share this node's memory.
     Here,
     /// In a slot of the channel.
@@ -95,8 +95,10 @@ impl Directing<'_> {
             task: self.task,
             at: self.at.clone(),
             model: match self.place {
-                Place::Stored(slot) if is_settled && !in_full => ModelRef::elsewhere(&self.training.model, Some(slot)),
-                Place::Merged if is_settled && !in_full => ModelRef::elsewhere(&self.training.model, None),
+                ModelPlace::Stored(slot) if is_settled && !in_full => {
+                    ModelRef::elsewhere(&self.training.model, Some(slot))
+                }
+                ModelPlace::Merged if is_settled && !in_full => ModelRef::elsewhere(&self.training.model, None),
                 _ => ModelRef::whole(&self.training.model),
             },
             take: self.take.clone(),

@@ -23,7 +23,7 @@ use weft_core::sync::{Position, Stretch};
 use super::accounting::Accounting;
 use super::channel::Channel;
 use super::checkpoint::{Progress, Training};
-use super::directing::{Comparison, Place, Settled};
+use super::directing::{Comparison, ModelPlace, Settled};
 use super::exchange::Scheme;
 use super::merging::Merger;
 use super::model::WorkerState;
@@ -69,7 +69,7 @@ pub struct Engine<K> {
     /// Where workers find what makes the model of the one before, if they have merged it.
     take: Option<TakeOrder>,
     /// Where they find the model.
-    place: Place,
+    place: ModelPlace,
     settled: Settled,
     comparison: Comparison,
     team: Team,

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use futures_util::future::join;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use weft_core::sync::accumulate::{Accumulator, Arithmetic, Term};
-use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::barrier::{MergePart, MergeResult};
 use weft_core::sync::topology::{MergePlan, Source, shard_range};
 use weft_core::sync::{Slot, Who};
 use weft_core::usage::Stages;
@@ -75,7 +75,7 @@ pub struct Scheme {
 
 /// What a worker hands in.
 #[derive(Clone, Debug)]
-pub struct Contribution {
+pub struct Offer {
     pub samples: u64,
     /// The whole vector, as others see it: if a codec encodes it, what comes out when it is decoded.
     pub numbers: Numbers,
@@ -115,7 +115,7 @@ impl ExchangeTimes {
 
 /// What became of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Merged {
+pub enum MergeOutcome {
     /// The result is where others find it.
     Done,
     /// These were not there, or were damaged.
@@ -166,7 +166,7 @@ pub struct Exchange {
     scheme: Scheme,
     channel: Arc<dyn Channel>,
     round: u64,
-    own: Option<Contribution>,
+    own: Option<Offer>,
     /// By merge: what it has merged in this round, with its samples.
     merged: BTreeMap<usize, (u64, Numbers)>,
     times: ExchangeTimes,
@@ -190,7 +190,7 @@ impl Exchange {
 
     /// Begins a round with this worker's contribution: puts every part of it that another worker merges into the channel.
     /// Results of the round before are let go of.
-    pub async fn send(&mut self, round: u64, contribution: Contribution) -> Result<(), ChannelError> {
+    pub async fn send(&mut self, round: u64, contribution: Offer) -> Result<(), ChannelError> {
         self.enter(round);
         self.own = Some(contribution);
         self.resend().await.map(drop)
@@ -260,15 +260,15 @@ impl Exchange {
     }
 
     /// Merges the parts that the coordinator names, in their order, and puts the result where whoever takes it finds it.
-    pub async fn merge(&mut self, merge: usize, parts: &[Part], total: u64) -> Result<Merged, ChannelError> {
+    pub async fn merge(&mut self, merge: usize, parts: &[MergePart], total: u64) -> Result<MergeOutcome, ChannelError> {
         let plan = self.scheme.plan.clone();
-        let Some(node) = plan.merges.get(merge) else { return Ok(Merged::Missing(Vec::new())) };
+        let Some(node) = plan.merges.get(merge) else { return Ok(MergeOutcome::Missing(Vec::new())) };
         let range = self.scheme.layout.range(node.shard, plan.shards);
         let mut accumulator = Accumulator::new(self.scheme.arithmetic, range.len(), total);
-        let counted: Vec<&Part> = parts.iter().filter(|part| part.samples > 0).collect();
+        let counted: Vec<&MergePart> = parts.iter().filter(|part| part.samples > 0).collect();
         let missing = self.add_parts(&counted, node.shard, &range, &mut accumulator).await?;
         if !missing.is_empty() {
-            return Ok(Merged::Missing(missing));
+            return Ok(MergeOutcome::Missing(missing));
         }
         let began = Instant::now();
         let is_last = plan.consumers(merge).is_empty();
@@ -281,13 +281,13 @@ impl Exchange {
             self.channel.put(slot, Message::plain(total, result)).await?;
             self.times.put_results += began.elapsed();
         }
-        Ok(Merged::Done)
+        Ok(MergeOutcome::Done)
     }
 
     /// Adds parts in their order, each while the next ones are on their way. Returns those that are not to be had.
     async fn add_parts(
         &mut self,
-        parts: &[&Part],
+        parts: &[&MergePart],
         shard: u32,
         range: &Range<usize>,
         accumulator: &mut Accumulator,
@@ -327,7 +327,7 @@ impl Exchange {
     }
 
     /// The numbers of a part; `None` if it is not to be had.
-    async fn part(&self, part: &Part, shard: u32, range: &Range<usize>) -> Result<Option<Numbers>, ChannelError> {
+    async fn part(&self, part: &MergePart, shard: u32, range: &Range<usize>) -> Result<Option<Numbers>, ChannelError> {
         if let Some(kept) = self.kept(part, range) {
             return Ok(Some(kept));
         }
@@ -337,7 +337,7 @@ impl Exchange {
     }
 
     /// A part that this worker has made itself, if it still has it.
-    fn kept(&self, part: &Part, range: &Range<usize>) -> Option<Numbers> {
+    fn kept(&self, part: &MergePart, range: &Range<usize>) -> Option<Numbers> {
         if part.who != self.who {
             return None;
         }
@@ -435,7 +435,7 @@ fn slot(round: u64, layer: u32, shard: u32, who: Who) -> Slot {
 }
 
 /// The message of one shard of a contribution; `None` if the contribution is too short.
-fn part_of(own: &Contribution, layout: &Layout, shard: u32, shards: u32) -> Option<Message> {
+fn part_of(own: &Offer, layout: &Layout, shard: u32, shards: u32) -> Option<Message> {
     let range = layout.range(shard, shards);
     let coded = layout.coded(&range);
     match &own.encoded {

@@ -19,7 +19,7 @@ use super::worker::WorkerError;
 use super::worker_loop::{core_time, take_a_rest};
 use super::workshop::{Cursor, Workshop};
 use crate::host::data::StepInfo;
-use crate::train::declared::Part;
+use crate::train::declared::TensorRow;
 use crate::train::run::{Feed, Losses, Stepper, Timing};
 use crate::train::worker::Worker;
 
@@ -112,8 +112,8 @@ impl FanOut {
         losses.read(info.epoch)?;
         let mut own = Computed::default();
         let declared = worker.declared().ok_or_else(|| WorkerError::Train("nothing was declared".to_owned()))?;
-        declared.read(Part::Gradients, &mut own.gradients)?;
-        declared.read(Part::Buffers, &mut own.buffers)?;
+        declared.read(TensorRow::Gradients, &mut own.gradients)?;
+        declared.read(TensorRow::Buffers, &mut own.buffers)?;
         own.samples = if stepped { u64::from(losses.last_samples) } else { 0 };
         let mut all = vec![own];
         for lane in &mut self.lanes {
@@ -133,8 +133,8 @@ impl FanOut {
         if samples == 0 {
             return Ok(false);
         }
-        declared.write(Part::Gradients, &mean(&all, |computed| &computed.gradients)?)?;
-        declared.write(Part::Buffers, &mean(&all, |computed| &computed.buffers)?)?;
+        declared.write(TensorRow::Gradients, &mean(&all, |computed| &computed.gradients)?)?;
+        declared.write(TensorRow::Buffers, &mean(&all, |computed| &computed.buffers)?)?;
         drop(all);
         if descends {
             worker.descend(info.rate)?;
@@ -228,8 +228,8 @@ async fn compute(
         losses.read(at.epoch)?;
         let mut computed = Computed { samples: losses.samples, loss: losses.sum, ..Computed::default() };
         if let Some(declared) = worker.declared().filter(|_| stepped) {
-            declared.read(Part::Gradients, &mut computed.gradients)?;
-            declared.read(Part::Buffers, &mut computed.buffers)?;
+            declared.read(TensorRow::Gradients, &mut computed.gradients)?;
+            declared.read(TensorRow::Buffers, &mut computed.buffers)?;
         }
         (computed.device_time, computed.instances) = (lease.time(), worker.instances());
         worker.rest();

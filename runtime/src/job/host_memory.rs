@@ -4,11 +4,11 @@
 //! a job exchanges and how, but not on how many workers do. What grows with their number is counted for each of them.
 
 use serde::{Deserialize, Serialize};
-use weft_core::sync::{Channel, Pace, Sync, Topology};
+use weft_core::sync::{ChannelKind, Pace, Sync, Topology};
 use weft_gpu::Codec;
 
 use super::exchange::PARTS_HELD;
-use crate::train::declared::{Declared, Part};
+use crate::train::declared::{Declared, TensorRow};
 
 /// The host's memory that a job takes beside that of its functions, for copies of what is trained, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,13 +34,13 @@ impl HostMemory {
 /// The host's memory that a job takes whose workers work together like this, and have their steps fanned out to so many
 /// functions each.
 pub fn host_memory(declared: &Declared, sync: &Sync, codec: Codec, fan_out: u32) -> HostMemory {
-    let bytes = |part: Part| declared.length(part) as u64 * size_of::<f32>() as u64;
+    let bytes = |part: TensorRow| declared.length(part) as u64 * size_of::<f32>() as u64;
     let sizes = Sizes {
-        weights: bytes(Part::Weights),
-        buffers: bytes(Part::Buffers),
-        statistics: bytes(Part::Statistics),
-        moments: bytes(Part::Moments),
-        locals: bytes(Part::Locals),
+        weights: bytes(TensorRow::Weights),
+        buffers: bytes(TensorRow::Buffers),
+        statistics: bytes(TensorRow::Statistics),
+        moments: bytes(TensorRow::Moments),
+        locals: bytes(TensorRow::Locals),
     };
     sizes.host_memory(sync, codec, fan_out)
 }
@@ -91,7 +91,7 @@ impl Sizes {
         // One worker alone exchanges nothing, but it may get company.
         let exchanged = sync.rule.exchange(2);
         let workers_merge = sync.topology != Topology::Memory;
-        let (is_remote, is_encoded) = (sync.channel != Channel::Memory, codec != Codec::Plain);
+        let (is_remote, is_encoded) = (sync.channel != ChannelKind::Memory, codec != Codec::Plain);
         // The weights that a round began with. Where the coordinator makes them and has them here, they are shared.
         let sends_differences = exchanged.is_model() && is_encoded;
         let needs_base = sends_differences && (workers_merge || is_remote) || sync.rule.pull().is_some() && is_remote;
@@ -143,13 +143,13 @@ mod tests {
             topology: Topology::Memory,
             pace: Pace::Barrier,
             codec: "plain".to_owned(),
-            channel: Channel::Memory,
+            channel: ChannelKind::Memory,
             tolerance: None,
             unpenalised: Vec::new(),
         }
     }
 
-    fn through(rule: Rule, topology: Topology, channel: Channel) -> Sync {
+    fn through(rule: Rule, topology: Topology, channel: ChannelKind) -> Sync {
         Sync { topology, channel, ..sync(rule) }
     }
 
@@ -211,18 +211,18 @@ mod tests {
         let tree = Topology::Tree(weft_core::sync::topology::TreeShape::Auto);
         for topology in [Topology::Leader, scatter] {
             let more = HostMemory { each: MODEL, once: 2 * MODEL };
-            beside(more, &gradients(topology.clone(), Channel::Memory), Codec::Plain);
+            beside(more, &gradients(topology.clone(), ChannelKind::Memory), Codec::Plain);
             let more = HostMemory { each: 2 * MODEL, once: (2 + PARTS_HELD) * MODEL };
-            beside(more, &gradients(topology, Channel::Store), Codec::Plain);
+            beside(more, &gradients(topology, ChannelKind::Store), Codec::Plain);
         }
         for (topology, held) in [(Topology::Peers, PARTS_HELD), (tree, 2)] {
             beside(
                 HostMemory { each: 3 * MODEL, once: 0 },
-                &gradients(topology.clone(), Channel::Memory),
+                &gradients(topology.clone(), ChannelKind::Memory),
                 Codec::Plain,
             );
             let more = HostMemory { each: (4 + held) * MODEL, once: 0 };
-            beside(more, &gradients(topology, Channel::Blobs), Codec::Plain);
+            beside(more, &gradients(topology, ChannelKind::Blobs), Codec::Plain);
         }
     }
 
@@ -230,17 +230,18 @@ mod tests {
     fn the_weights_that_a_difference_is_sent_of_are_counted_where_they_are_not_shared() {
         let k = Rule::KAverage(Every::Steps(std::num::NonZeroU64::MIN));
         beside(HostMemory::default(), &sync(k), Codec::F16);
-        beside(HostMemory { each: 1_000, once: 0 }, &through(k, Topology::Memory, Channel::Store), Codec::F16);
+        beside(HostMemory { each: 1_000, once: 0 }, &through(k, Topology::Memory, ChannelKind::Store), Codec::F16);
         let more = HostMemory { each: 1_000 + MODEL, once: (2 + PARTS_HELD) * MODEL };
-        beside(more, &through(k, Topology::Leader, Channel::Memory), Codec::F16);
-        let stored = through(admm(), Topology::Memory, Channel::Store);
+        beside(more, &through(k, Topology::Leader, ChannelKind::Memory), Codec::F16);
+        let stored = through(admm(), Topology::Memory, ChannelKind::Store);
         assert_eq!(plain(&stored).each, plain(&sync(admm())).each + 1_000);
     }
 
     #[test]
     fn sums_are_made_in_64_bits() {
         let sizes = Sizes { statistics: 500, ..SIZES };
-        let of = |topology| sizes.host_memory(&through(Rule::StatisticSum, topology, Channel::Memory), Codec::Plain, 1);
+        let of =
+            |topology| sizes.host_memory(&through(Rule::StatisticSum, topology, ChannelKind::Memory), Codec::Plain, 1);
         let (alone, leader) = (of(Topology::Memory), of(Topology::Leader));
         assert_eq!(leader, HostMemory { each: alone.each + 500, once: alone.once + 4 * 500 });
     }

@@ -15,7 +15,7 @@ use crate::dataset::batches::{Batch, Inputs};
 use crate::dataset::manifest::{FORMAT, Split};
 use crate::dataset::rows::{Element, Features};
 use crate::dataset::transform;
-use crate::devices::{Part, TAPE_NODES};
+use crate::devices::{DevicePart, TAPE_NODES};
 use crate::model::Input;
 use crate::tenant::{ChargedBytes, Tenant};
 use crate::train::run::infer_rows;
@@ -93,7 +93,7 @@ impl Jobs {
 
 /// A part of a device whose time is charged to its tenant, however the work on it ends.
 struct ChargedPart {
-    part: Part,
+    part: DevicePart,
     tenant: Arc<Tenant>,
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weft_core::sync::admm::{Local, Residuals, is_penalised};
-use weft_core::sync::{Exchange, Rule, Sync, merge};
+use weft_core::sync::{Handover, Rule, Sync, merge};
 
 use super::checkpoint::Training;
 use super::contribution::Payload;
@@ -25,7 +25,7 @@ pub struct Merged {
 /// How the merged numbers become a model.
 pub struct Merger {
     pub rule: Rule,
-    pub exchange: Exchange,
+    pub exchange: Handover,
     /// Where the weights lie that are penalised, by a rule that does.
     penalised: Vec<Range<usize>>,
     /// Whether what workers send is encoded, and so a difference where it is weights.

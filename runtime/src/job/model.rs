@@ -7,7 +7,7 @@ use weft_core::sync::Who;
 
 use super::numbers::{Numbers, as_numbers};
 use crate::model::{self, Dtype, Meta, TensorInfo, WriteError};
-use crate::train::declared::{Declared, Part, Plan, Role};
+use crate::train::declared::{Declared, Plan, Role, TensorRow};
 use crate::train::load::{self, LoadError};
 
 /// The weights and buffers that all workers start a round from.
@@ -24,14 +24,14 @@ pub struct GlobalModel {
 impl GlobalModel {
     pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
         let (mut weights, mut buffers) = (Vec::new(), Vec::new());
-        declared.read(Part::Weights, &mut weights)?;
-        declared.read(Part::Buffers, &mut buffers)?;
+        declared.read(TensorRow::Weights, &mut weights)?;
+        declared.read(TensorRow::Buffers, &mut buffers)?;
         Ok(Self { weights: weights.into(), buffers: buffers.into(), ..Self::default() })
     }
 
     pub fn write(&self, declared: &Declared) -> Result<(), weft_gpu::Error> {
-        declared.write(Part::Weights, &self.weights)?;
-        declared.write(Part::Buffers, &self.buffers)
+        declared.write(TensorRow::Weights, &self.weights)?;
+        declared.write(TensorRow::Buffers, &self.buffers)
     }
 
     pub fn bytes(&self) -> u64 {
@@ -105,17 +105,17 @@ pub struct WorkerState {
 impl WorkerState {
     pub fn read(declared: &Declared) -> Result<Self, weft_gpu::Error> {
         let mut worker_state = Self { steps: declared.optimizer_steps(), ..Self::default() };
-        declared.read(Part::Moments, &mut worker_state.moments)?;
-        declared.read(Part::Locals, &mut worker_state.locals)?;
+        declared.read(TensorRow::Moments, &mut worker_state.moments)?;
+        declared.read(TensorRow::Locals, &mut worker_state.locals)?;
         Ok(worker_state)
     }
 
     pub fn write(&self, declared: &mut Declared) -> Result<(), weft_gpu::Error> {
         // Where the optimizer is the job's, a worker's has nothing to remember.
         if !self.moments.is_empty() {
-            declared.write(Part::Moments, &self.moments)?;
+            declared.write(TensorRow::Moments, &self.moments)?;
         }
-        declared.write(Part::Locals, &self.locals)?;
+        declared.write(TensorRow::Locals, &self.locals)?;
         declared.resume_optimizer(self.steps);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use weft_core::spec::{BadSpec, CheckedSpec, Shape};
-use weft_core::sync::Channel as ChannelKind;
+use weft_core::sync::ChannelKind;
 use weft_gpu::pool::Wish;
 use weft_gpu::{Codec, Lease, Pool};
 

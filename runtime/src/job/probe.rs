@@ -12,7 +12,7 @@ use weft_gpu::{Codec, Context, Crew, Lease};
 use super::JobError;
 use super::host_memory::{HostMemory, host_memory};
 use super::workshop::{InstanceRules, JobData, split_memory};
-use crate::dataset::batches::{self, Assembler, Batch, Part, Source};
+use crate::dataset::batches::{self, Assembler, Batch, Source, Subset};
 use crate::dataset::rows::{Features, Labels};
 use crate::dataset::shard::Plan as ShardPlan;
 use crate::devices::TAPE_NODES;
@@ -128,7 +128,8 @@ fn check_unpenalised(sync: &Sync, plan: &Plan) -> Result<(), BadSpec> {
 
 /// The first samples, one of them with the last class that there is.
 fn sample(data: &JobData, context: &Context) -> Result<Batch, JobError> {
-    let source = Source { name: &data.name, manifest: &data.manifest, part: Part::Train, blocks: data.blocks.clone() };
+    let source =
+        Source { name: &data.name, manifest: &data.manifest, part: Subset::Train, blocks: data.blocks.clone() };
     let plan = ShardPlan { shuffle: false, ..ShardPlan::default() };
     let picks = data.growth.as_ref().map(|growth| growth.picks().clone());
     let options = batches::Options { picks, ..batches::Options::new(plan, SAMPLES) };

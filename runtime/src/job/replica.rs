@@ -15,7 +15,7 @@ use super::model::WorkerState;
 use super::team::Halt;
 use super::workshop::Workshop;
 use crate::devices::TAPE_NODES;
-use crate::train::declared::{Declared, Part, Plan};
+use crate::train::declared::{Declared, Plan, TensorRow};
 
 /// Memory beside the tensors.
 const SLACK: usize = 1 << 20;
@@ -76,9 +76,9 @@ impl Replica {
     pub fn descend(&mut self, gradients: &[f32], rate: f32) -> Result<Vec<f32>, Halt> {
         let mut weights = Vec::new();
         let mut descend = || {
-            self.declared.write(Part::Gradients, gradients)?;
+            self.declared.write(TensorRow::Gradients, gradients)?;
             self.declared.descend(rate)?;
-            self.declared.read(Part::Weights, &mut weights)
+            self.declared.read(TensorRow::Weights, &mut weights)
         };
         descend().map_err(|error: weft_gpu::Error| failed(&error))?;
         Ok(weights)
@@ -86,7 +86,7 @@ impl Replica {
 
     /// The weights are these from now on.
     pub fn set_weights(&mut self, weights: &[f32]) -> Result<(), Halt> {
-        self.declared.write(Part::Weights, weights).map_err(|error| failed(&error))
+        self.declared.write(TensorRow::Weights, weights).map_err(|error| failed(&error))
     }
 
     /// What the optimizer remembers.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_core::spec::Shape;
 use weft_core::sync::accumulate::Arithmetic;
-use weft_core::sync::{Exchange, Topology, topology};
+use weft_core::sync::{Handover, Topology, topology};
 use weft_gpu::{Codec, Context, Encoded};
 
 use super::exchange::{Decode, Layout, Scheme};
@@ -56,7 +56,7 @@ pub fn scheme(
 }
 
 /// Buffers that travel behind the payload. They are averaged, so they do not travel with what is added up.
-pub fn appended(exchange: Exchange, lengths: Lengths) -> usize {
+pub fn appended(exchange: Handover, lengths: Lengths) -> usize {
     if exchange.is_sum() { 0 } else { lengths.buffers }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weft_core::sync::barrier::{MergeResult, Part};
+use weft_core::sync::barrier::{MergePart, MergeResult};
 use weft_core::sync::{Slot, Who};
 
 use super::contribution::Payload;
@@ -84,7 +84,7 @@ pub struct MergeOrder {
     /// Which of the plan's.
     pub merge: usize,
     pub generation: u32,
-    pub parts: Vec<Part>,
+    pub parts: Vec<MergePart>,
     /// Samples of all parts of the round that count.
     pub total: u64,
 }
@@ -175,7 +175,7 @@ mod tests {
         let take = Some(TakeOrder { round: 5, results, rate: 1e-3 });
         let work =
             |task, model, take| WorkOrder::Work { assignment: Box::new(assignment(task, model, take)), generation: 1 };
-        let part = |source, layer| Part { source, who: WHO, layer, samples: 64 };
+        let part = |source, layer| MergePart { source, who: WHO, layer, samples: 64 };
         let bare = Assignment {
             optimizer: None,
             worker_state: None,

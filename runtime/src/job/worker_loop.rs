@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 use weft_core::spec::Shape;
-use weft_core::sync::{Exchange, Who};
+use weft_core::sync::{Handover, Who};
 use weft_core::throttle::Throttle;
 use weft_core::usage::{Stages, Used};
 use weft_gpu::Lease;
@@ -29,7 +29,7 @@ use super::work_order::{Assignment, MergeOrder, Task, WorkOrder};
 use super::worker::{Declaration, Report, WorkerError};
 use super::workshop::{Cursor, Workshop};
 use crate::clock::thread_cpu;
-use crate::train::declared::{Declared, Part};
+use crate::train::declared::{Declared, TensorRow};
 use crate::train::run::{Feed, Timing};
 use crate::train::worker::Worker;
 
@@ -132,7 +132,7 @@ impl WorkerLoop {
                 plan: declared.plan().clone(),
                 model: GlobalModel::read(declared)?,
                 worker_state: WorkerState::read(declared)?,
-                statistics: declared.length(Part::Statistics),
+                statistics: declared.length(TensorRow::Statistics),
             })),
             _ => None,
         };
@@ -246,8 +246,8 @@ impl WorkerLoop {
         let stages = exchange.take_times().stages();
         let used = self.used(&mut Timing::default(), stages);
         Ok(match merged {
-            exchange::Merged::Done => Report::Merged { who, round, merge, generation, used },
-            exchange::Merged::Missing(sources) => Report::Missing { who, round, merge, generation, sources },
+            exchange::MergeOutcome::Done => Report::Merged { who, round, merge, generation, used },
+            exchange::MergeOutcome::Missing(sources) => Report::Missing { who, round, merge, generation, sources },
         })
     }
 
@@ -256,9 +256,9 @@ impl WorkerLoop {
         if self.exchange.is_none() {
             let context = self.worker.context().clone();
             let (workshop, channel, shape, who) = (self.workshop.clone(), self.channel.clone(), self.shape, self.who);
-            let payload = if self.exchanged().is_sum() { Part::Statistics } else { Part::Weights };
+            let payload = if self.exchanged().is_sum() { TensorRow::Statistics } else { TensorRow::Weights };
             let declared = self.declared()?;
-            let lengths = Lengths { payload: declared.length(payload), buffers: declared.length(Part::Buffers) };
+            let lengths = Lengths { payload: declared.length(payload), buffers: declared.length(TensorRow::Buffers) };
             let scheme = scheme::scheme(&workshop, &shape, lengths, &context);
             let scheme = scheme.map_err(|error| WorkerError::Train(error.to_string()))?;
             let scheme = scheme.ok_or_else(|| WorkerError::Train("workers of this job do not merge".to_owned()))?;
@@ -268,7 +268,7 @@ impl WorkerLoop {
     }
 
     /// What workers hand over.
-    fn exchanged(&self) -> Exchange {
+    fn exchanged(&self) -> Handover {
         self.workshop.exchange(&self.shape)
     }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weft_core::spec::{CheckedSpec, Shape};
-use weft_core::sync::{Exchange, Pace, Rule};
+use weft_core::sync::{Handover, Pace, Rule};
 use weft_core::throttle::Throttle;
 use weft_gpu::pool::{PoolError, Spare, Wish};
 use weft_gpu::{Cancel, Codec, Context, Crew, Lease, Pool, Request};
@@ -188,7 +188,7 @@ impl Workshop {
     }
 
     /// What workers of a shape hand over.
-    pub fn exchange(&self, shape: &Shape) -> Exchange {
+    pub fn exchange(&self, shape: &Shape) -> Handover {
         self.brief.sync.rule.exchange(shape.workers)
     }
 
@@ -258,7 +258,7 @@ impl Workshop {
         let picks = data.growth.as_ref().map(|growth| growth.picks.clone());
         let options =
             batches::Options { shard: lane.into(), start: at.done, picks, ..batches::Options::new(plan, at.batch) };
-        self.open(data, batches::Part::Train, options, &at.shape, context)
+        self.open(data, batches::Subset::Train, options, &at.shape, context)
     }
 
     /// What a call of a function is told of where it is.
@@ -279,13 +279,13 @@ impl Workshop {
         }
         let plan = ShardPlan { shards, shuffle: false, ..ShardPlan::default() };
         let options = batches::Options { shard: worker.into(), ..batches::Options::new(plan, at.batch) };
-        self.open(&data, batches::Part::Test, options, &at.shape, context)
+        self.open(&data, batches::Subset::Test, options, &at.shape, context)
     }
 
     fn open(
         &self,
         data: &JobData,
-        part: batches::Part,
+        part: batches::Subset,
         options: batches::Options,
         shape: &Shape,
         context: &Context,

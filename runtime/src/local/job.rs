@@ -7,7 +7,7 @@ use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use weft_core::cost::Prices;
 use weft_core::spec::{BadSpec, JobSpec, Shape};
-use weft_core::sync::Channel as ChannelKind;
+use weft_core::sync::ChannelKind;
 use weft_gpu::{Cancel, Lease, Pool};
 
 use crate::dataset::Manifest;

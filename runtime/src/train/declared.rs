@@ -211,7 +211,7 @@ fn optimizer(spec: &OptimizerSpec) -> Optimizer {
 
 /// Some of what was declared, as one row of numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TensorRow {
     /// As they lie in the arena, with the zeros between them.
     Weights,
     Gradients,
@@ -320,13 +320,13 @@ impl Declared {
     }
 
     /// Numbers of a part, in all.
-    pub fn length(&self, part: Part) -> usize {
+    pub fn length(&self, part: TensorRow) -> usize {
         self.rows(part).map(|tensor| tensor.shape().elements()).sum()
     }
 
     /// Copies a part out, one tensor after the other.
-    pub fn read(&self, part: Part, into: &mut Vec<f32>) -> Result<(), weft_gpu::Error> {
-        if part == Part::Gradients {
+    pub fn read(&self, part: TensorRow, into: &mut Vec<f32>) -> Result<(), weft_gpu::Error> {
+        if part == TensorRow::Gradients {
             // Those that no backward has reached are zero.
             self.arena.gradients()?;
         }
@@ -341,13 +341,13 @@ impl Declared {
     }
 
     /// Overwrites a part with what was read from one of the same plan.
-    pub fn write(&self, part: Part, from: &[f32]) -> Result<(), weft_gpu::Error> {
+    pub fn write(&self, part: TensorRow, from: &[f32]) -> Result<(), weft_gpu::Error> {
         let length = self.length(part);
         if from.len() != length {
             let reason = format!("{} numbers for {length} of {part:?}", from.len());
             return Err(weft_gpu::Error::BadArgument { op: "model", reason });
         }
-        if part == Part::Gradients {
+        if part == TensorRow::Gradients {
             // What is written counts as reached.
             self.arena.gradients()?;
         }
@@ -360,18 +360,18 @@ impl Declared {
         Ok(())
     }
 
-    fn rows(&self, part: Part) -> Box<dyn Iterator<Item = &Tensor> + '_> {
+    fn rows(&self, part: TensorRow) -> Box<dyn Iterator<Item = &Tensor> + '_> {
         let of = |role: Role| {
             let named = self.named().filter(move |(declaration, _)| declaration.role == role);
             Box::new(named.map(|(_, tensor)| tensor))
         };
         match part {
-            Part::Weights => Box::new(std::iter::once(self.arena.values())),
-            Part::Gradients => Box::new(std::iter::once(self.arena.raw_gradients())),
-            Part::Buffers => of(Role::Buffer),
-            Part::Statistics => of(Role::Statistic),
-            Part::Locals => of(Role::Local),
-            Part::Moments => Box::new(self.optimizer.iter().flat_map(OptimizerState::states)),
+            TensorRow::Weights => Box::new(std::iter::once(self.arena.values())),
+            TensorRow::Gradients => Box::new(std::iter::once(self.arena.raw_gradients())),
+            TensorRow::Buffers => of(Role::Buffer),
+            TensorRow::Statistics => of(Role::Statistic),
+            TensorRow::Locals => of(Role::Local),
+            TensorRow::Moments => Box::new(self.optimizer.iter().flat_map(OptimizerState::states)),
         }
     }
 

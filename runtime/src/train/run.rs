@@ -14,7 +14,7 @@ use weft_gpu::{DType, Shape, Tensor};
 use super::declared::{Pull, Role};
 use super::worker::Worker;
 use crate::dataset::Manifest;
-use crate::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Part, Source};
+use crate::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Source, Subset};
 use crate::dataset::blocks::Blocks;
 use crate::dataset::shard::Plan;
 use crate::host::data::StepInfo;
@@ -218,7 +218,7 @@ fn worker_counts(worker: &Worker) -> bool {
 /// The samples to test with, in their order.
 fn tests(worker: &Worker, data: &Data<'_>, batch: NonZeroU32) -> Result<Batches, BatchError> {
     let plan = Plan { seed: worker.seed(), shuffle: false, ..Plan::default() };
-    let source = Source { name: data.name, manifest: data.manifest, part: Part::Test, blocks: data.blocks.clone() };
+    let source = Source { name: data.name, manifest: data.manifest, part: Subset::Test, blocks: data.blocks.clone() };
     Batches::start(source, Options::new(plan, batch), worker.context())
 }
 

@@ -13,7 +13,7 @@ use serde_json::json;
 use weft::blob::Blobs;
 use weft::catalog::BlobBlocks;
 use weft::dataset::Manifest;
-use weft::dataset::batches::{Batches, Options, Part, Source};
+use weft::dataset::batches::{Batches, Options, Source, Subset};
 use weft::dataset::blocks::{CACHE_BYTES, Cache};
 use weft::dataset::shard::Plan;
 use weft::digest::Digest;
@@ -37,7 +37,7 @@ fn main() -> Result<()> {
     let batch = NonZeroU32::new(BATCH).context("no batch")?;
     for shard in 0..shards {
         let plan = Plan { shards, seed: 7, ..Plan::default() };
-        let source = Source { name: "large", manifest: &manifest, part: Part::Train, blocks: blocks.clone() };
+        let source = Source { name: "large", manifest: &manifest, part: Subset::Train, blocks: blocks.clone() };
         let mut read = 0;
         for batch in Batches::start(source, Options { shard, ..Options::new(plan, batch) }, &device)? {
             let batch = batch?;

@@ -7,7 +7,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft::dataset::batches::{Batch, Batches, Inputs, Options, Part, Source};
+use weft::dataset::batches::{Batch, Batches, Inputs, Options, Source, Subset};
 use weft::dataset::manifest::{BlockRef, FORMAT, Statistics, Transform};
 use weft::dataset::rows::Element;
 use weft::dataset::shard::Plan;
@@ -52,7 +52,7 @@ fn manifest(features: Features, transform: Transform, count: u32, block: &Bytes)
 
 fn batches(manifest: &Manifest, block: &Bytes, context: &Context) -> Vec<Batch> {
     let blocks = Arc::new(HashMap::from([(Digest::of(block), block.clone())]));
-    let source = Source { name: "digits", manifest, part: Part::Train, blocks };
+    let source = Source { name: "digits", manifest, part: Subset::Train, blocks };
     let options = Options::new(Plan::default(), NonZeroU32::new(16).unwrap());
     Batches::start(source, options, context).unwrap().map(|batch| batch.unwrap()).collect()
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde::Deserialize;
-use weft::dataset::read::{ArrayNames, LabelColumn, LabelKind, Options, Part};
+use weft::dataset::read::{ArrayNames, Half, LabelColumn, LabelKind, Options};
 use weft::dataset::rows::{Element, Features, Labels, Values};
 
 use super::files::read;
@@ -59,7 +59,7 @@ fn options(asked: &serde_json::Value) -> Options {
         Some(serde_json::Value::String(name)) => LabelColumn::Name(name.clone()),
         Some(index) => LabelColumn::Index(index.as_u64().unwrap() as usize),
     };
-    let part = text("part").map(|part| if part == "train" { Part::Train } else { Part::Test });
+    let part = text("part").map(|part| if part == "train" { Half::Train } else { Half::Test });
     Options {
         label_column,
         arrays: ArrayNames { features: text("features"), labels: text("label"), part },

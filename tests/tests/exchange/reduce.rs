@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use tokio::runtime::Handle;
 use weft::job::channel::EVERY_ROUND;
-use weft::job::exchange::{Contribution, Layout, Scheme};
+use weft::job::exchange::{Layout, Offer, Scheme};
 use weft_core::sync::accumulate::Arithmetic;
 use weft_core::sync::merge;
 use weft_core::sync::topology::{Source, Topology, plan};
@@ -25,10 +25,10 @@ on_all_channels! {
     paper_tree,
 }
 
-fn contributions(workers: u32) -> Vec<Contribution> {
+fn contributions(workers: u32) -> Vec<Offer> {
     let contribution = |worker: u32| {
         let numbers: Vec<f32> = (0..LENGTH).map(|at| (at as f32 * 0.01 + worker as f32).sin()).collect();
-        Contribution { samples: u64::from(worker * 3 + 1), numbers: numbers.into(), encoded: None }
+        Offer { samples: u64::from(worker * 3 + 1), numbers: numbers.into(), encoded: None }
     };
     (0..workers).map(contribution).collect()
 }
@@ -80,7 +80,7 @@ async fn peers(place: Place) -> Result<()> {
 /// Groups of workers 0 to 2 and 3 to 4, then the two of them.
 async fn tree(place: Place) -> Result<()> {
     let all = contributions(WORKERS);
-    let group = |workers: &[Contribution]| -> Vec<f32> {
+    let group = |workers: &[Offer]| -> Vec<f32> {
         let sum = |at: usize| {
             let terms = workers.iter().map(|part| part.samples as f32 * part.numbers[at]);
             terms.reduce(|sum, term| sum + term).expect("a group has workers")

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use anyhow::{Context as _, Result, ensure};
 use async_trait::async_trait;
-use weft::dataset::batches::{Batches, Options, Part, Source};
+use weft::dataset::batches::{Batches, Options, Source, Subset};
 use weft::dataset::shard::Plan;
 use weft::host::data::StepInfo;
 use weft::job::JobSpec;
-use weft::job::channel::{Channel, ChannelError, Content, MemoryChannel, Message, Traffic};
+use weft::job::channel::{Channel, ChannelError, ChannelTraffic, Content, MemoryChannel, Message};
 use weft::model::Model;
 use weft::train::declared::Role;
 use weft::train::files::LocalDataSet;
@@ -51,8 +51,12 @@ async fn by_hand(training: &Training, samples: &LocalDataSet) -> Result<Tensors>
     let mut step = 0;
     for epoch in 0..EPOCHS {
         let plan = Plan { seed: training.seed, epoch, ..Plan::default() };
-        let source =
-            Source { name: "samples", manifest: &samples.manifest, part: Part::Train, blocks: samples.blocks.clone() };
+        let source = Source {
+            name: "samples",
+            manifest: &samples.manifest,
+            part: Subset::Train,
+            blocks: samples.blocks.clone(),
+        };
         for batch in Batches::start(source, Options::new(plan, BATCH), worker.context())? {
             let place = StepInfo { step, epoch, rate: RATE, worker: 0, workers: 1 };
             worker.step(place, Some(batch?)).await?;
@@ -134,7 +138,7 @@ impl Channel for Skewed {
         self.inner.clear().await
     }
 
-    fn traffic(&self) -> Traffic {
+    fn traffic(&self) -> ChannelTraffic {
         self.inner.traffic()
     }
 }

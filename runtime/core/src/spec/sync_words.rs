@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{BadSpec, JobSpec, K, NumberOrText};
-use crate::sync::{Admm, Channel, Pace, Penalty, RuleKind, Topology};
+use crate::sync::{Admm, ChannelKind, Pace, Penalty, RuleKind, Topology};
 
 /// The codec that leaves everything as it is.
 pub const PLAIN: &str = "plain";
@@ -71,7 +71,7 @@ pub(super) struct ReadSync {
     pub topology: Topology,
     pub pace: Pace,
     pub codec: String,
-    pub channel: Channel,
+    pub channel: ChannelKind,
     pub admm: Admm,
     pub tolerance: Option<f64>,
     #[serde(default)]
@@ -115,7 +115,7 @@ impl ReadSync {
         let codec = once("codec", &spec.codec, &words.codec)?.unwrap_or_else(|| PLAIN.to_owned());
         let channel = match &words.channel {
             Some(channel) => channel.parse().map_err(|error| BadSpec::new("channel", error))?,
-            None => Channel::Memory,
+            None => ChannelKind::Memory,
         };
         let this = Self {
             rule,

@@ -100,7 +100,7 @@ struct Published {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct Seat {
     claim: u64,
     /// The one with which the place was filled.
     first_claim: u64,
@@ -119,7 +119,7 @@ struct Place {
     failures: u32,
 }
 
-impl Place {
+impl Seat {
     fn new(claim: u64) -> Self {
         Self {
             claim,
@@ -157,7 +157,7 @@ impl Place {
 /// The machine. It is silent between stretches: [`Self::begin`] opens one, [`Action::Complete`] closes it.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
-    places: Vec<Place>,
+    places: Vec<Seat>,
     /// The last claims to places that are no more.
     retired: BTreeMap<u32, u64>,
     pace: LoosePace,
@@ -201,7 +201,7 @@ impl Arrivals {
         self.places.truncate(workers as usize);
         for worker in self.places.len() as u32..workers {
             let claim = self.retired.get(&worker).map_or(1, |last| last + 1);
-            self.places.push(Place::new(claim));
+            self.places.push(Seat::new(claim));
             actions.push(Action::Start(Who { worker, claim }));
         }
         actions
@@ -219,8 +219,8 @@ impl Arrivals {
 
     /// Workers that are waited for: whether each is still being started.
     pub fn awaited(&self) -> Vec<(u32, bool)> {
-        let is_starting = |place: &Place| place.doing == Doing::Starting;
-        let is_awaited = |place: &Place| match self.open {
+        let is_starting = |place: &Seat| place.doing == Doing::Starting;
+        let is_awaited = |place: &Seat| match self.open {
             true => place.is_active() && place.doing != Doing::Idle,
             false => is_starting(place),
         };
@@ -262,7 +262,7 @@ impl Arrivals {
             Event::Lost(who) => self.lost(who, false, &mut actions),
             Event::Overdue { who, stretch, clock } => {
                 let is_now = self.open && stretch == self.stretch;
-                let is_late = |place: &&mut Place| {
+                let is_late = |place: &&mut Seat| {
                     place.is_active() && place.clock == clock && place.doing != Doing::Idle && is_now
                 };
                 if self.current(who).filter(is_late).is_some() {
@@ -277,7 +277,7 @@ impl Arrivals {
     }
 
     /// The place, if this is still who fills it.
-    fn current(&mut self, who: Who) -> Option<&mut Place> {
+    fn current(&mut self, who: Who) -> Option<&mut Seat> {
         self.places.get_mut(who.worker as usize).filter(|place| place.claim == who.claim)
     }
 
@@ -327,7 +327,7 @@ impl Arrivals {
             self.places.iter_mut().for_each(|place| place.is_removed = false);
         }
         while self.average(actions) || self.assign(actions) {}
-        if !self.places.iter().any(Place::is_active) {
+        if !self.places.iter().any(Seat::is_active) {
             self.open = false;
             let places = || (0..).zip(&self.places).filter(|(_, place)| place.rounds > 0);
             let rounds = places().map(|(worker, place)| (worker, place.clock)).collect();
@@ -377,9 +377,9 @@ impl Arrivals {
             if !place.waits || !place.is_active() || place.doing != Doing::Idle {
                 continue;
             }
-            let fresh = |other: &Place| other.message_to(worker, place.clock, max_age);
+            let fresh = |other: &Seat| other.message_to(worker, place.clock, max_age);
             // Not everybody waits for others that wait: whoever has waited longest sees what all those have published.
-            let can_come = |other: &&Place| other.is_active() && fresh(other).is_none();
+            let can_come = |other: &&Seat| other.is_active() && fresh(other).is_none();
             let messages: Vec<Message> = self.places.iter().filter_map(fresh).collect();
             let missing = quorum.saturating_sub(messages.len());
             if missing == 0 || self.places.iter().filter(can_come).count() < missing {
@@ -398,7 +398,7 @@ impl Arrivals {
 
     /// All that decides what happens next.
     #[cfg(test)]
-    fn essence(&self) -> (Vec<Place>, u64, bool) {
+    fn essence(&self) -> (Vec<Seat>, u64, bool) {
         (self.places.clone(), self.stretch, self.open)
     }
 }

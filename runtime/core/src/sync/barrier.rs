@@ -61,7 +61,7 @@ pub enum Action {
     /// the way, and it is to hand in the same once more.
     Assign { who: Who, round: u64, generation: u32 },
     /// Let the worker merge these parts, in this order, all of which are there. `total` is the number of their samples.
-    Merge { who: Who, round: u64, merge: usize, generation: u32, parts: Vec<Part>, total: u64 },
+    Merge { who: Who, round: u64, merge: usize, generation: u32, parts: Vec<MergePart>, total: u64 },
     /// Stop the worker: nothing that it sends counts any more.
     Abandon(Who),
     /// The round has all contributions, in the order of the workers, each with its samples; and if there is a plan of
@@ -73,7 +73,7 @@ pub enum Action {
 
 /// One part of what is merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Part {
+pub struct MergePart {
     pub source: Source,
     /// Who has made it, and has put it into the channel or keeps it.
     pub who: Who,
@@ -110,7 +110,7 @@ enum Doing {
 
 /// What a worker has handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Contribution {
+struct Delivery {
     claim: u64,
     /// The one that it was assigned under.
     generation: u32,
@@ -120,13 +120,13 @@ struct Contribution {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct Seat {
     claim: u64,
     /// The one with which the place was filled.
     first_claim: u64,
     doing: Doing,
     /// For this round.
-    contribution: Option<Contribution>,
+    contribution: Option<Delivery>,
     takes_part: bool,
     /// Whether the round waits for its contribution.
     expected: bool,
@@ -139,7 +139,7 @@ struct Place {
     misses: u32,
 }
 
-impl Place {
+impl Seat {
     fn new(claim: u64) -> Self {
         Self {
             claim,
@@ -155,7 +155,7 @@ impl Place {
     }
 
     /// Its contribution, if nothing of it is missing.
-    fn handed_in(&self) -> Option<Contribution> {
+    fn handed_in(&self) -> Option<Delivery> {
         self.contribution.filter(|contribution| !contribution.is_missing)
     }
 
@@ -168,7 +168,7 @@ impl Place {
 /// The machine. It is silent between rounds: [`Self::begin`] opens one, [`Action::Complete`] closes it.
 #[derive(Clone, Debug)]
 pub struct Barrier {
-    places: Vec<Place>,
+    places: Vec<Seat>,
     /// The last claims to places that are no more.
     retired: BTreeMap<u32, u64>,
     on_loss: OnLoss,
@@ -203,7 +203,7 @@ impl Barrier {
         self.places.truncate(workers as usize);
         for worker in self.places.len() as u32..workers {
             let claim = self.retired.get(&worker).map_or(1, |last| last + 1);
-            self.places.push(Place::new(claim));
+            self.places.push(Seat::new(claim));
             actions.push(Action::Start(Who { worker, claim }));
         }
         // The plan was made for another number.
@@ -285,7 +285,7 @@ impl Barrier {
     }
 
     /// The place, if this is still who fills it.
-    fn current(&mut self, who: Who) -> Option<&mut Place> {
+    fn current(&mut self, who: Who) -> Option<&mut Seat> {
         self.places.get_mut(who.worker as usize).filter(|place| place.claim == who.claim)
     }
 
@@ -295,7 +295,7 @@ impl Barrier {
         if place.doing == (Doing::Training { round, generation }) {
             place.doing = Doing::Idle;
             if is_now {
-                place.contribution = Some(Contribution { claim: who.claim, generation, samples, is_missing: false });
+                place.contribution = Some(Delivery { claim: who.claim, generation, samples, is_missing: false });
             }
         }
     }
@@ -324,7 +324,7 @@ impl Barrier {
     /// Whom the round waits for.
     fn late(&self) -> Vec<u32> {
         let merges = self.late_mergers();
-        let late = |(worker, place): (u32, &Place)| (place.owes() || merges.contains(&worker)).then_some(worker);
+        let late = |(worker, place): (u32, &Seat)| (place.owes() || merges.contains(&worker)).then_some(worker);
         let late: Vec<u32> = (0..).zip(&self.places).filter_map(late).collect();
         // If nobody owes anything, the round waits for anybody who could go on.
         if late.is_empty() { self.starting() } else { late }
@@ -363,7 +363,7 @@ impl Barrier {
 
     fn close_if_complete(&mut self, actions: &mut Vec<Action>) {
         let Some(results) = self.results() else { return };
-        let contribution = |(worker, place): (u32, &Place)| {
+        let contribution = |(worker, place): (u32, &Seat)| {
             let contribution = place.contribution.filter(|_| place.expected)?;
             Some((worker, contribution.samples))
         };

@@ -8,7 +8,7 @@ use super::words::words;
 /// Through what contributions travel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Channel {
+pub enum ChannelKind {
     /// The memory of the node.
     #[default]
     Memory,
@@ -18,4 +18,4 @@ pub enum Channel {
     Blobs,
 }
 
-words!(Channel, "a channel", "memory" => Memory, "store" => Store, "blobs" => Blobs);
+words!(ChannelKind, "a channel", "memory" => Memory, "store" => Store, "blobs" => Blobs);

@@ -5,7 +5,7 @@
 use std::fmt::Write;
 
 use super::words::words;
-use super::{Channel, OnLoss, Pace, RuleKind, Topology};
+use super::{ChannelKind, OnLoss, Pace, RuleKind, Topology};
 
 /// Who merges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,7 +65,7 @@ pub struct Combination {
     pub pace: PaceKind,
     /// Whether the codec is `plain`, which changes nothing.
     pub is_plain: bool,
-    pub channel: Channel,
+    pub channel: ChannelKind,
     pub on_loss: OnLoss,
     /// Whether several functions compute one worker's step.
     pub fans_out: bool,
@@ -96,7 +96,7 @@ pub fn check(combination: &Combination) -> Result<(), Refused> {
     if workers <= 1 {
         return Ok(());
     }
-    if pace != PaceKind::Barrier && channel != Channel::Memory {
+    if pace != PaceKind::Barrier && channel != ChannelKind::Memory {
         return refuse(
             "channel",
             "without a barrier, contributions and models stay in the node's memory: the coordinator applies each one the \
@@ -229,7 +229,7 @@ pub fn table() -> String {
         row(&mut text, rule, pace, &cells);
     }
     text.push_str("\nWhere a rule goes with a pace, in every topology that does:\n\n");
-    let channels: Vec<String> = Channel::ALL.iter().map(|channel| format!("channel {}", channel.word())).collect();
+    let channels: Vec<String> = ChannelKind::ALL.iter().map(|channel| format!("channel {}", channel.word())).collect();
     let mut columns = vec!["a codec", "on-loss drop", "fan-out"];
     columns.extend(channels.iter().map(String::as_str));
     heading(&mut text, &["rule", "pace"], &columns);
@@ -241,7 +241,7 @@ pub fn table() -> String {
             cell(Combination { on_loss: OnLoss::Drop, ..plain }),
             cell(Combination { fans_out: true, ..plain }),
         ];
-        cells.extend(Channel::ALL.iter().map(|&channel| cell(Combination { channel, ..plain })));
+        cells.extend(ChannelKind::ALL.iter().map(|&channel| cell(Combination { channel, ..plain })));
         row(&mut text, rule, pace, &cells);
     }
     text.push('\n');
@@ -261,7 +261,7 @@ fn plain(rule: RuleKind, pace: PaceKind) -> Combination {
         topology: TopologyKind::Memory,
         pace,
         is_plain: true,
-        channel: Channel::Memory,
+        channel: ChannelKind::Memory,
         on_loss: OnLoss::Wait,
         fans_out: false,
         workers: 2,

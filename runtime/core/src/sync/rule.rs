@@ -1,7 +1,7 @@
 //! Rules: what workers exchange, after how many steps, how it is merged, and what stays with each of them.
 //!
 //! The job engine asks a rule what it needs to know: what is read from a worker's device ([`Row`]), how contributions are
-//! merged and by whom the model is made of them ([`Exchange`]), when ([`Stretch`]), what stays, and what becomes of a mean.
+//! merged and by whom the model is made of them ([`Handover`]), when ([`Stretch`]), what stays, and what becomes of a mean.
 //! Only what a job asks for, what goes together, and this file name rules.
 
 use std::num::{NonZeroU32, NonZeroU64};
@@ -48,7 +48,7 @@ words!(RuleKind, "a rule",
 
 /// What a worker hands over at the end of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Exchange {
+pub enum Handover {
     /// Merged by mean; one optimizer, the same for all, takes the step.
     Gradients,
     /// Merged by mean, and become the model. Each worker has an optimizer of its own.
@@ -98,13 +98,13 @@ impl Rule {
     }
 
     /// What `workers` exchange. One worker alone has nobody to average with: it takes its steps itself.
-    pub fn exchange(self, workers: u32) -> Exchange {
+    pub fn exchange(self, workers: u32) -> Handover {
         match self {
-            Self::GradientAverage if workers == 1 => Exchange::Weights,
-            Self::GradientAverage => Exchange::Gradients,
-            Self::KAverage(_) => Exchange::Weights,
-            Self::StatisticSum => Exchange::Statistics,
-            Self::Admm(_) => Exchange::Duals,
+            Self::GradientAverage if workers == 1 => Handover::Weights,
+            Self::GradientAverage => Handover::Gradients,
+            Self::KAverage(_) => Handover::Weights,
+            Self::StatisticSum => Handover::Statistics,
+            Self::Admm(_) => Handover::Duals,
         }
     }
 
@@ -187,7 +187,7 @@ impl Rule {
     }
 }
 
-impl Exchange {
+impl Handover {
     /// What contributions are made of.
     pub fn row(self) -> Row {
         match self {
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn one_worker_averages_with_nobody() {
         assert_eq!(stretches(Rule::GradientAverage, 1), [8]);
-        assert_eq!(Rule::GradientAverage.exchange(1), Exchange::Weights);
-        assert_eq!(Rule::GradientAverage.exchange(2), Exchange::Gradients);
+        assert_eq!(Rule::GradientAverage.exchange(1), Handover::Weights);
+        assert_eq!(Rule::GradientAverage.exchange(2), Handover::Gradients);
     }
 }

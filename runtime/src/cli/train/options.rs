@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use weft_core::spec::{EarlyStop, FanOut, K, Keep, Memory, OptimizerKind, OptimizerSpec, Plateau, SyncWords, Workers};
-use weft_core::sync::{Channel, OnLoss, Pace, Penalty, RuleKind, Topology};
+use weft_core::sync::{ChannelKind, OnLoss, Pace, Penalty, RuleKind, Topology};
 use weft_gpu::Codec;
 
 use super::planning::Sizes;
@@ -181,7 +181,7 @@ struct SyncArgs {
     codec: Option<Codec>,
     /// Through what it travels: memory, store (the parameter store) or blobs (the blob store) [default: memory]
     #[arg(long)]
-    channel: Option<Channel>,
+    channel: Option<ChannelKind>,
     /// For admm: how strongly workers are pulled to the model [default: 0.01]
     #[arg(long, value_parser = finite::<f32>)]
     rho: Option<f32>,

@@ -90,7 +90,7 @@ impl Written {
 
 fn source<'a>(manifest: &'a Manifest, blocks: &Arc<impl Blocks + 'static>) -> Source<'a> {
     let blocks: Arc<dyn Blocks> = blocks.clone();
-    Source { name: "digits", manifest, part: Part::Train, blocks }
+    Source { name: "digits", manifest, part: Subset::Train, blocks }
 }
 
 fn dense(batch: &Batch) -> Vec<f32> {

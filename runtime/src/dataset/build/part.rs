@@ -36,7 +36,7 @@ impl Filling {
 }
 
 /// A split that is being made.
-pub struct Part {
+pub struct SplitBuilder {
     name: &'static str,
     rows: Rows,
     split: Split,
@@ -46,7 +46,7 @@ pub struct Part {
     old: u64,
 }
 
-impl Part {
+impl SplitBuilder {
     pub fn new(name: &'static str, kinds: &Kinds, old: Option<(&Split, &Features, Option<&Statistics>)>) -> Self {
         let split = old.map(|(split, ..)| split.clone()).unwrap_or_default();
         let statistics = (name == "train").then(|| match old {

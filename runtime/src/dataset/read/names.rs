@@ -4,12 +4,12 @@ use super::error::excerpt;
 
 /// One half of a file that holds both what to train on and what to test with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum Half {
     Train,
     Test,
 }
 
-impl Part {
+impl Half {
     fn word(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -24,7 +24,7 @@ pub struct ArrayNames {
     pub features: Option<String>,
     pub labels: Option<String>,
     /// Which to take where there is `x_train` and `x_test`, as in Keras' `mnist.npz`.
-    pub part: Option<Part>,
+    pub part: Option<Half>,
 }
 
 const FEATURES: [&str; 8] = ["x", "data", "images", "image", "features", "inputs", "samples", "arr_0"];
@@ -63,7 +63,7 @@ impl ArrayNames {
             [] => Err("it has no arrays".into()),
             [_] => Ok(0),
             _ => self.guess(names, role).ok_or_else(|| {
-                let has_parts = (Self { part: Some(Part::Train), ..Self::default() }).guess(names, role).is_some();
+                let has_parts = (Self { part: Some(Half::Train), ..Self::default() }).guess(names, role).is_some();
                 let advice = if has_parts { "say whether the training or the test part" } else { "name it" };
                 format!("which of its arrays has the {word} is not clear: {advice}; it has {}", list(names))
             }),
@@ -73,7 +73,7 @@ impl ArrayNames {
     fn guess(&self, names: &[&str], role: Role) -> Option<usize> {
         let known = if role == Role::Features { FEATURES } else { LABELS };
         let find = |wanted: &str| names.iter().position(|name| name.eq_ignore_ascii_case(wanted));
-        let of_part = |part: Part| {
+        let of_part = |part: Half| {
             let word = part.word();
             known.iter().find_map(|name| find(&format!("{name}_{word}")).or_else(|| find(&format!("{word}_{name}"))))
         };
@@ -95,7 +95,7 @@ mod tests {
 
     const KERAS: [&str; 4] = ["x_test", "x_train", "y_train", "y_test"];
 
-    fn part(part: Part) -> ArrayNames {
+    fn part(part: Half) -> ArrayNames {
         ArrayNames { part: Some(part), ..Default::default() }
     }
 
@@ -113,14 +113,14 @@ mod tests {
 
     #[test]
     fn a_part_is_chosen() {
-        assert_eq!(part(Part::Train).find(&KERAS, true), Ok((1, Some(2))));
-        assert_eq!(part(Part::Test).find(&KERAS, true), Ok((0, Some(3))));
+        assert_eq!(part(Half::Train).find(&KERAS, true), Ok((1, Some(2))));
+        assert_eq!(part(Half::Test).find(&KERAS, true), Ok((0, Some(3))));
         assert!(ArrayNames::default().find(&KERAS, true).unwrap_err().contains("training or the test part"));
     }
 
     #[test]
     fn a_part_asked_for_may_be_all_there_is() {
-        assert_eq!(part(Part::Test).find(&["y", "x"], true), Ok((1, Some(0))));
+        assert_eq!(part(Half::Test).find(&["y", "x"], true), Ok((1, Some(0))));
     }
 
     #[test]

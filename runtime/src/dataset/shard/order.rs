@@ -15,12 +15,12 @@ pub enum Order {
     /// last of a segment; else it is empty.
     Windows { segments: Vec<Segment>, windows: Vec<Window>, rows: Vec<u32> },
     /// What was left of shards when their number changed, and those shards.
-    Rest { parts: Vec<Part>, shards: Vec<Shard> },
+    Rest { parts: Vec<ShardPart>, shards: Vec<Shard> },
 }
 
 /// What a shard has of one that there was before.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct ShardPart {
     /// Samples of the shard in parts before this one.
     pub before: u64,
     /// The first of the earlier shard's samples that it has.
@@ -30,7 +30,7 @@ pub struct Part {
 }
 
 /// The part that a place is in. Parts have at least one sample each, and the place is within one.
-fn part_of(parts: &[Part], place: u64) -> usize {
+fn part_of(parts: &[ShardPart], place: u64) -> usize {
     parts.partition_point(|part| part.before <= place) - 1
 }
 

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use tokio::sync::Mutex;
 use weft_core::sync::Slot;
 
-use super::{Channel, ChannelError, Message, Meter, Traffic};
+use super::{Channel, ChannelError, ChannelTraffic, Message, Meter};
 
 /// How much earlier than it is due a timer is set: the runtime's timers are late by as much, a sleeping thread is not.
 const TIMER: Duration = Duration::from_millis(2);
@@ -76,7 +76,7 @@ impl Channel for LinkChannel {
         self.inner.clear().await
     }
 
-    fn traffic(&self) -> Traffic {
+    fn traffic(&self) -> ChannelTraffic {
         self.meter.traffic()
     }
 }

@@ -11,7 +11,7 @@ use weft_gpu::Codec;
 use super::super::accounting::Accounting;
 use super::super::channel::Channel;
 use super::super::checkpoint::{Progress, Sums, Training};
-use super::super::directing::{Comparison, Place, Settled};
+use super::super::directing::{Comparison, ModelPlace, Settled};
 use super::super::exchange::Scheme;
 use super::super::merging::Merger;
 use super::super::model::{GlobalModel, WorkerState};
@@ -133,7 +133,7 @@ impl<K: Keeper> Engine<K> {
             channel,
             scheme,
             take: None,
-            place: Place::Here,
+            place: ModelPlace::Here,
             settled: Settled::default(),
             comparison: Comparison::default(),
             team,

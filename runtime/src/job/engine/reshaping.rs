@@ -12,7 +12,7 @@ use weft_core::spec::Shape;
 use weft_gpu::pool::PoolError;
 use weft_gpu::{Cancel, Lease};
 
-use super::super::directing::Place;
+use super::super::directing::ModelPlace;
 use super::super::team::Halt;
 use super::super::worker::Declaration;
 use super::super::{check_shards, is_busy, reshape};
@@ -95,7 +95,7 @@ impl<K: Keeper> Engine<K> {
         self.checkpoint(None).await?;
         let _held = self.keeper.hold_room();
         self.team.dismiss().await;
-        (self.replica, self.scheme, self.take, self.place) = (None, None, None, Place::Here);
+        (self.replica, self.scheme, self.take, self.place) = (None, None, None, ModelPlace::Here);
         self.settled = Settled::default();
         drop(room.beside);
         let failed = match self.employ(shape, room.leases).await {

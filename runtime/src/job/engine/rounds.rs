@@ -7,11 +7,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
-use weft_core::sync::{Channel as ChannelKind, Slot, Stretch};
+use weft_core::sync::{ChannelKind, Slot, Stretch};
 
 use super::super::channel::{ChannelError, Content, Message};
 use super::super::contribution::Payload;
-use super::super::directing::{Directing, Place};
+use super::super::directing::{Directing, ModelPlace};
 use super::super::exchange;
 use super::super::free::{self, Collecting, FreeDirecting};
 use super::super::merging::{Merged, Merger, grow_duals};
@@ -56,7 +56,7 @@ impl<K: Keeper> Engine<K> {
         self.compare(&round.contributions, &before);
         let rate = self.training.progress.learning.rate;
         let statistics = self.merger.apply(merged, &mut self.training, self.replica.as_mut())?;
-        self.place = Place::Here;
+        self.place = ModelPlace::Here;
         let Round { number, mut contributions, results } = round;
         self.note_whose_model(&contributions);
         self.merger.take_worker_states(&mut contributions, &mut self.training);
@@ -131,19 +131,19 @@ impl<K: Keeper> Engine<K> {
 
     /// Puts the model where workers take it from, if that is not this node's memory and they have not merged it.
     async fn publish_model(&mut self, round: u64) -> Result<(), Halt> {
-        self.place = Place::Here;
+        self.place = ModelPlace::Here;
         if self.workshop.brief.sync.channel == ChannelKind::Memory || self.shape.workers == 1 {
             return Ok(());
         }
         if self.take.is_some() {
-            self.place = Place::Merged;
+            self.place = ModelPlace::Merged;
             return Ok(());
         }
         let slot = Slot { round, layer: MODEL_LAYER, shard: 0, worker: 0, claim: 0 };
         let model = &self.training.model;
         let (payload, buffers) = (Content::Plain(model.weights.clone()), model.buffers.clone());
         self.channel.put(slot, Message { samples: 0, payload, buffers }).await.map_err(|error| halt(&error))?;
-        self.place = Place::Stored(slot);
+        self.place = ModelPlace::Stored(slot);
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl<K: Keeper> Engine<K> {
         // What was computed for it counts already: it is not ended half-way.
         self.team.spend_until = None;
         let round = self.round(Task::Update, |worker| worker == 0, false, statistics).await?;
-        (self.take, self.place) = (None, Place::Here);
+        (self.take, self.place) = (None, ModelPlace::Here);
         self.count(&round.contributions, false)?;
         for (_, mut contribution) in round.contributions {
             let weights = contribution.take_numbers();

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 use weft_core::sync::topology::{Topology, plan};
 use weft_core::sync::{Action, Barrier, Event, OnLoss, merge};
 
-use super::super::channel::{MemoryChannel, Traffic};
+use super::super::channel::{ChannelTraffic, MemoryChannel};
 use super::*;
 use crate::locks::Lock;
 
@@ -54,7 +54,7 @@ impl Channel for Lossy {
         self.inner.clear().await
     }
 
-    fn traffic(&self) -> Traffic {
+    fn traffic(&self) -> ChannelTraffic {
         self.inner.traffic()
     }
 }
@@ -63,9 +63,9 @@ fn now<T>(future: impl Future<Output = Result<T, ChannelError>>) -> T {
     future.now_or_never().expect("memory does not wait").expect("memory does not fail")
 }
 
-fn contribution(worker: u32, samples: u64) -> Contribution {
+fn contribution(worker: u32, samples: u64) -> Offer {
     let numbers: Vec<f32> = (0..LENGTH).map(|at| ((at as f32 + 1.0) * (worker as f32 + 0.7)).sin()).collect();
-    Contribution { samples, numbers: numbers.into(), encoded: None }
+    Offer { samples, numbers: numbers.into(), encoded: None }
 }
 
 /// Ragged, and one worker has none.
@@ -89,13 +89,13 @@ struct Field {
     channel: Arc<Lossy>,
     barrier: Barrier,
     workers: Vec<Option<Exchange>>,
-    hand_in: fn(u32) -> Contribution,
+    hand_in: fn(u32) -> Offer,
     /// Workers that die when they are told to merge, each once.
     dying: Vec<u32>,
 }
 
 impl Field {
-    fn new(scheme: Scheme, hand_in: fn(u32) -> Contribution) -> Self {
+    fn new(scheme: Scheme, hand_in: fn(u32) -> Offer) -> Self {
         let (barrier, _) = Barrier::new(scheme.plan.workers, OnLoss::Wait, 3);
         let workers = (0..scheme.plan.workers).map(|_| None).collect();
         Self { scheme, channel: Arc::default(), barrier, workers, hand_in, dying: Vec::new() }
@@ -133,8 +133,8 @@ impl Field {
                     }
                     Action::Merge { who, round, merge, generation, parts, total } => {
                         events.push_back(match now(self.worker(who).merge(merge, &parts, total)) {
-                            Merged::Done => Event::Merged { who, round, merge, generation },
-                            Merged::Missing(sources) => Event::Missing { who, round, merge, generation, sources },
+                            MergeOutcome::Done => Event::Merged { who, round, merge, generation },
+                            MergeOutcome::Missing(sources) => Event::Missing { who, round, merge, generation, sources },
                         });
                     }
                     Action::Complete { round, results, .. } => match self.take(round, &results) {
@@ -172,7 +172,7 @@ fn bits(results: &Results) -> Vec<u32> {
 
 /// The mean of all contributions, merged at once.
 fn mean(workers: u32) -> Vec<u32> {
-    let all: Vec<Contribution> = (0..workers).map(|worker| contribution(worker, samples(worker))).collect();
+    let all: Vec<Offer> = (0..workers).map(|worker| contribution(worker, samples(worker))).collect();
     let parts: Vec<(&[f32], u64)> = all.iter().map(|part| (&part.numbers[..], part.samples)).collect();
     let mut into = vec![0.0; LENGTH];
     merge::mean(&mut into, &parts);
@@ -208,8 +208,7 @@ fn a_tree_is_close_to_the_mean_and_always_has_the_same_bits() {
 
 #[test]
 fn statistics_are_added_up() {
-    let hand_in =
-        |worker| Contribution { samples: 1, numbers: vec![worker as f32 + 0.5; LENGTH].into(), encoded: None };
+    let hand_in = |worker| Offer { samples: 1, numbers: vec![worker as f32 + 0.5; LENGTH].into(), encoded: None };
     for topology in TOPOLOGIES {
         let mut field = Field::new(scheme(topology, WORKERS, Arithmetic::Sum), hand_in);
         for results in field.round() {
@@ -274,7 +273,7 @@ fn encode(numbers: &[f32]) -> Bytes {
 #[test]
 fn what_a_codec_has_made_is_merged_as_it_comes_out() {
     const PAYLOAD: usize = 90;
-    fn hand_in(worker: u32) -> Contribution {
+    fn hand_in(worker: u32) -> Offer {
         let layout = Layout { elements: LENGTH, payload: PAYLOAD, align: 8 };
         let exact: Vec<f32> = (0..LENGTH).map(|at| at as f32 / 3.0 - worker as f32).collect();
         let decoded: Vec<f32> =
@@ -284,7 +283,7 @@ fn what_a_codec_has_made_is_merged_as_it_comes_out() {
             let range = layout.range(shard, shards);
             encode(&exact[range.start.min(PAYLOAD)..range.end.min(PAYLOAD)])
         });
-        Contribution { samples: 2, encoded: Some(encoded.collect()), numbers: decoded.into() }
+        Offer { samples: 2, encoded: Some(encoded.collect()), numbers: decoded.into() }
     }
     let decode: Decode = Arc::new(|bytes, count| match bytes.len() == count {
         true => Ok(bytes.iter().map(|byte| f32::from(*byte as i8)).collect()),
@@ -293,7 +292,7 @@ fn what_a_codec_has_made_is_merged_as_it_comes_out() {
     let plain = scheme("scatter", 5, Arithmetic::Mean);
     let scheme =
         Scheme { layout: Layout { elements: LENGTH, payload: PAYLOAD, align: 8 }, decode: Some(decode), ..plain };
-    let parts: Vec<Contribution> = (0..5).map(hand_in).collect();
+    let parts: Vec<Offer> = (0..5).map(hand_in).collect();
     let parts: Vec<(&[f32], u64)> = parts.iter().map(|part| (&part.numbers[..], part.samples)).collect();
     let mut expected = vec![0.0; LENGTH];
     merge::mean(&mut expected, &parts);
@@ -329,15 +328,15 @@ fn a_part_with_other_samples_or_of_another_length_is_missing() {
     let other = Who { worker: 1, claim: 1 };
     let part = |worker, samples| {
         let (source, who) = (Source::Worker(worker), Who { worker, claim: 1 });
-        Part { source, who, layer: 0, samples }
+        MergePart { source, who, layer: 0, samples }
     };
     let parts = [part(0, 2), part(1, 3)];
-    let missing = Merged::Missing(vec![Source::Worker(1)]);
+    let missing = MergeOutcome::Missing(vec![Source::Worker(1)]);
     assert_eq!(now(leader.merge(0, &parts, 5)), missing);
     for wrong in [Message::plain(4, vec![1.0; LENGTH]), Message::plain(3, vec![1.0; LENGTH - 1])] {
         now(channel.put(slot(1, 0, 0, other), wrong));
         assert_eq!(now(leader.merge(0, &parts, 5)), missing);
     }
     now(channel.put(slot(1, 0, 0, other), Message::plain(3, vec![1.0; LENGTH])));
-    assert_eq!(now(leader.merge(0, &parts, 5)), Merged::Done);
+    assert_eq!(now(leader.merge(0, &parts, 5)), MergeOutcome::Done);
 }

@@ -10,7 +10,7 @@ use super::super::work_order::Assignment;
 use super::super::worker::{Report, WorkerError};
 use super::super::workshop::Cursor;
 use super::{Holds, WorkerLoop};
-use crate::train::declared::{Part, Pull};
+use crate::train::declared::{Pull, TensorRow};
 use crate::train::run::{Feed, Losses, Stepper, Timing, add_measured, measure};
 
 impl WorkerLoop {
@@ -97,7 +97,7 @@ impl WorkerLoop {
     fn pull(&mut self, assignment: &Assignment) -> Result<Option<Pull>, WorkerError> {
         let Some(rho) = self.workshop.rule().pull() else { return Ok(None) };
         let context = self.worker.context().clone();
-        let length = self.declared()?.length(Part::Weights);
+        let length = self.declared()?.length(TensorRow::Weights);
         let model = context.tensor(&[length], self.base()?)?;
         let duals = match assignment.worker_state.as_ref().filter(|state| state.duals.len() == length) {
             Some(state) => context.tensor(&[length], &state.duals)?,
@@ -114,7 +114,7 @@ impl WorkerLoop {
         let at = &assignment.at;
         let start = Instant::now();
         if !assignment.statistics.is_empty() {
-            self.declared()?.write(Part::Statistics, &assignment.statistics)?;
+            self.declared()?.write(TensorRow::Statistics, &assignment.statistics)?;
         }
         let info = self.workshop.step_info(at, self.lane());
         self.worker.update(info).await?;

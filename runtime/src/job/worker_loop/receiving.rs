@@ -9,7 +9,7 @@ use super::super::numbers::{Numbers, checksum};
 use super::super::work_order::{Assignment, ModelRef, TakeOrder, Task};
 use super::super::worker::WorkerError;
 use super::{Holds, WorkerLoop};
-use crate::train::declared::Part;
+use crate::train::declared::TensorRow;
 
 /// The numbers of a model.
 struct Found {
@@ -37,7 +37,7 @@ impl WorkerLoop {
             own.is_some() || holds == Holds::Model(model.version) || model.of == Some(who) && holds == Holds::Own;
         let declared = self.declared()?;
         // Buffers are of all workers, also where weights are not.
-        let lacks_buffers = own.is_some() && declared.length(Part::Buffers) > 0;
+        let lacks_buffers = own.is_some() && declared.length(TensorRow::Buffers) > 0;
         let found = match lacks_base || lacks_buffers || !has_weights {
             true => match self.find(model).await? {
                 Some(found) => Some(found),
@@ -48,15 +48,15 @@ impl WorkerLoop {
         let declared = self.declared()?;
         if let Some(Found { weights, buffers }) = &found {
             if own.is_some() || !has_weights {
-                declared.write(Part::Buffers, buffers)?;
+                declared.write(TensorRow::Buffers, buffers)?;
             }
             if !has_weights {
-                declared.write(Part::Weights, weights)?;
+                declared.write(TensorRow::Weights, weights)?;
                 bytes += weights.byte_count() + buffers.byte_count();
             }
         }
         if let Some(own) = own.as_ref().filter(|_| holds != Holds::Own) {
-            declared.write(Part::Weights, &own.weights)?;
+            declared.write(TensorRow::Weights, &own.weights)?;
             bytes += size_of_val(&own.weights[..]) as u64;
         }
         if let Some(found) = found.filter(|_| self.needs_base()) {
@@ -73,7 +73,7 @@ impl WorkerLoop {
         self.holds = if own.is_some() { Holds::Own } else { Holds::Model(model.version) };
         if let Some(gradients) = &assignment.average {
             let declared = self.declared()?;
-            declared.write(Part::Gradients, gradients)?;
+            declared.write(TensorRow::Gradients, gradients)?;
             declared.descend(assignment.at.rate)?;
             self.holds = Holds::Own;
         }
@@ -87,7 +87,7 @@ impl WorkerLoop {
             return Ok(None);
         }
         let mut weights = Vec::new();
-        self.declared()?.read(Part::Weights, &mut weights)?;
+        self.declared()?.read(TensorRow::Weights, &mut weights)?;
         Ok(Some(checksum(&weights)))
     }
 
@@ -130,21 +130,21 @@ impl WorkerLoop {
         if taken.samples > 0 {
             let mut numbers = taken.into_numbers().into_vec();
             let declared = self.declared()?;
-            let buffers = numbers.split_off(declared.length(Part::Weights).min(numbers.len()));
+            let buffers = numbers.split_off(declared.length(TensorRow::Weights).min(numbers.len()));
             match exchanged.shares_optimizer() {
                 true => {
-                    declared.write(Part::Gradients, &numbers)?;
+                    declared.write(TensorRow::Gradients, &numbers)?;
                     declared.descend(*rate)?;
                 }
                 false => {
                     if let Some(base) = base.filter(|_| sends_differences) {
                         merge::add(&mut numbers, &base);
                     }
-                    declared.write(Part::Weights, &numbers)?;
+                    declared.write(TensorRow::Weights, &numbers)?;
                     next = Some(numbers.into());
                 }
             }
-            declared.write(Part::Buffers, &buffers)?;
+            declared.write(TensorRow::Buffers, &buffers)?;
         }
         self.base = next.filter(|_| sends_differences).map(|base| (version, base));
         self.holds = Holds::Model(version);
@@ -163,7 +163,7 @@ impl WorkerLoop {
         let Some(message) = exchange::found(self.channel.get(slot).await)? else { return Ok(None) };
         let Content::Plain(weights) = message.payload else { return Ok(None) };
         let declared = self.declared()?;
-        let lengths = (declared.length(Part::Weights), declared.length(Part::Buffers));
+        let lengths = (declared.length(TensorRow::Weights), declared.length(TensorRow::Buffers));
         let found = Found { weights, buffers: message.buffers };
         Ok(Some(found).filter(|found| (found.weights.len(), found.buffers.len()) == lengths))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_core::sync::{Channel as ChannelKind, Row, Slot, Who};
+use weft_core::sync::{ChannelKind, Row, Slot, Who};
 
 use super::super::channel::{Content, Message};
 use super::super::contribution::{Contribution, Payload};
@@ -13,7 +13,7 @@ use super::super::work_order::{Assignment, Task};
 use super::super::worker::WorkerError;
 use super::super::{exchange, scheme};
 use super::WorkerLoop;
-use crate::train::declared::Part;
+use crate::train::declared::TensorRow;
 
 impl WorkerLoop {
     /// Copies what is handed over from the device into the contribution, or puts it into the channel.
@@ -28,8 +28,8 @@ impl WorkerLoop {
                 let is_own = assignment.task == Task::ShowWeights;
                 let mut weights = Vec::new();
                 let declared = self.declared()?;
-                declared.read(Part::Weights, &mut weights)?;
-                declared.read(Part::Buffers, &mut contribution.buffers)?;
+                declared.read(TensorRow::Weights, &mut weights)?;
+                declared.read(TensorRow::Buffers, &mut contribution.buffers)?;
                 if is_own {
                     // Peers go on from the mean of their weights: nobody has any of its own then.
                     contribution.worker_state = Some(Arc::new(WorkerState::read(declared)?));
@@ -49,9 +49,9 @@ impl WorkerLoop {
         let (encoder, declared) = (&mut self.encoder, self.worker.declared());
         let declared = declared.ok_or_else(|| WorkerError::Train("the trainer has declared nothing".to_owned()))?;
         if exchanged.descends() {
-            declared.read(Part::Weights, &mut weights)?;
+            declared.read(TensorRow::Weights, &mut weights)?;
         }
-        declared.read(Part::Buffers, &mut contribution.buffers)?;
+        declared.read(TensorRow::Buffers, &mut contribution.buffers)?;
         let mut state = WorkerState::read(declared)?;
         let is_peer = self.workshop.has_own_weights();
         if (exchanged.shares_optimizer() && !is_peer) || exchanged.is_sum() {
@@ -59,14 +59,14 @@ impl WorkerLoop {
             (state.moments, state.steps) = (Vec::new(), 0);
         }
         if is_peer {
-            declared.read(Part::Weights, &mut state.weights)?;
+            declared.read(TensorRow::Weights, &mut state.weights)?;
         }
         let before = assignment.worker_state.as_deref();
         state.duals = before.map(|before| before.duals.clone()).unwrap_or_default();
         if rule.keeps_weights() && (!joins || rule.keeps_duals()) {
             state.weights = weights.clone();
         }
-        let whole = 0..declared.length(Part::Weights);
+        let whole = 0..declared.length(TensorRow::Weights);
         let ranges = shards.clone().unwrap_or_else(|| vec![whole]);
         let mut frames = None;
         // Nothing was computed, so there is nothing to hand over, but weights, which all have.
@@ -86,7 +86,7 @@ impl WorkerLoop {
                 }
                 Row::Gradients if encoder.is_plain() => {
                     let mut gradients = Vec::new();
-                    declared.read(Part::Gradients, &mut gradients)?;
+                    declared.read(TensorRow::Gradients, &mut gradients)?;
                     Some(gradients.into())
                 }
                 Row::Gradients => {
@@ -95,7 +95,7 @@ impl WorkerLoop {
                 }
                 Row::Statistics => {
                     let mut statistics = Vec::new();
-                    declared.read(Part::Statistics, &mut statistics)?;
+                    declared.read(TensorRow::Statistics, &mut statistics)?;
                     Some(statistics.into())
                 }
             };
@@ -132,7 +132,7 @@ impl WorkerLoop {
         }
         // Without samples nobody asks for it, but the round has it.
         numbers.resize(exchange.elements(), 0.0);
-        exchange.send(round, exchange::Contribution { samples, numbers: numbers.into(), encoded: frames }).await?;
+        exchange.send(round, exchange::Offer { samples, numbers: numbers.into(), encoded: frames }).await?;
         Ok(())
     }
 

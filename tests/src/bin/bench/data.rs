@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use weft::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Part, Source};
+use weft::dataset::batches::{Assembler, Batch, BatchError, Batches, Options, Source, Subset};
 use weft::dataset::blocks::{CACHE_BYTES, Cache};
 use weft::dataset::manifest::{BlockRef, FORMAT, Statistics, Transform};
 use weft::dataset::rows::Element;
@@ -52,7 +52,7 @@ pub fn run() -> Result<()> {
     let cache = Arc::new(Cache::new(Arc::new(blocks), CACHE_BYTES));
     let context = Context::new(Arc::new(Cpu::new()), Arc::new(Crew::new(1)), Limits::default());
     let start = |epoch| {
-        let source = Source { name: "mnist", manifest: &manifest, part: Part::Train, blocks: cache.clone() };
+        let source = Source { name: "mnist", manifest: &manifest, part: Subset::Train, blocks: cache.clone() };
         (source, Options::new(Plan { epoch, ..Plan::default() }, BATCH))
     };
     let at_once = |epoch| {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use weft::job::channel::{Channel, EVERY_ROUND, LinkChannel, MemoryChannel, Numbers, Speed, StoreChannel};
-use weft::job::exchange::{Contribution, ExchangeTimes, Layout, Scheme};
+use weft::job::exchange::{ExchangeTimes, Layout, Offer, Scheme};
 use weft::params::redis::{Incarnations, Link, PATIENCE, Redis};
 use weft_core::sync::accumulate::Arithmetic;
 use weft_core::sync::topology::{Topology, plan};
@@ -68,9 +68,9 @@ fn numbers(elements: usize, seed: u32) -> Numbers {
 }
 
 /// Contributions that are all the same vector, where only transfers are measured.
-fn shared(workers: u32, elements: usize) -> Vec<Contribution> {
+fn shared(workers: u32, elements: usize) -> Vec<Offer> {
     let numbers = numbers(elements, 0);
-    (0..workers).map(|_| Contribution { samples: 64, numbers: numbers.clone(), encoded: None }).collect()
+    (0..workers).map(|_| Offer { samples: 64, numbers: numbers.clone(), encoded: None }).collect()
 }
 
 fn seconds(reduced: &Reduced) -> f64 {
@@ -125,8 +125,8 @@ fn scatter(runtime: &Runtime) -> Result<()> {
 
 fn memory(runtime: &Runtime) -> Result<()> {
     let scheme = scheme("scatter", LARGE_WORKERS, LARGE)?;
-    let contributions: Vec<Contribution> = (0..LARGE_WORKERS)
-        .map(|worker| Contribution { samples: 64, numbers: numbers(LARGE, worker), encoded: None })
+    let contributions: Vec<Offer> = (0..LARGE_WORKERS)
+        .map(|worker| Offer { samples: 64, numbers: numbers(LARGE, worker), encoded: None })
         .collect();
     let channel: Arc<dyn Channel> = Arc::new(MemoryChannel::new());
     let channels = vec![channel; LARGE_WORKERS as usize];

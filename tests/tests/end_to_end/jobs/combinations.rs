@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use serde_json::{Value, json};
 use weft::api::types::DeviceList;
 use weft_core::sync::combination::{Combination, PaceKind, TopologyKind, check};
-use weft_core::sync::{Channel, OnLoss, RuleKind};
+use weft_core::sync::{ChannelKind, OnLoss, RuleKind};
 use weft_tests::components::component;
 use weft_tests::http::Client;
 use weft_tests::node::{Node, Options, eventually};
@@ -48,7 +48,7 @@ fn any(dice: &mut Dice) -> Combination {
         topology: dice.one_of(TopologyKind::ALL),
         pace: dice.one_of(PaceKind::ALL),
         is_plain: dice.below(2) == 0,
-        channel: dice.one_of(Channel::ALL),
+        channel: dice.one_of(ChannelKind::ALL),
         on_loss: dice.one_of(OnLoss::ALL),
         fans_out: dice.below(3) == 0,
         workers: 1 + dice.below(MOST_WORKERS),
@@ -243,7 +243,7 @@ fn all_of_two_workers() -> Vec<Combination> {
     for &rule in RuleKind::ALL {
         for &pace in PaceKind::ALL {
             for &topology in TopologyKind::ALL {
-                for &channel in Channel::ALL {
+                for &channel in ChannelKind::ALL {
                     for &on_loss in OnLoss::ALL {
                         for (is_plain, fans_out) in [(true, false), (true, true), (false, false), (false, true)] {
                             let workers = 2;

@@ -18,11 +18,11 @@
 
 use std::sync::Arc;
 
-use super::{Action, Barrier, Contribution, Doing, MergeResult, OnLoss, Part, Place, Who};
+use super::{Action, Barrier, Delivery, Doing, MergePart, MergeResult, OnLoss, Seat, Who};
 use crate::sync::topology::{MergePlan, Source};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Progress {
+enum MergeProgress {
     Todo,
     Ordered { who: Who, generation: u32, samples: u64 },
     Done { who: Who, generation: u32, samples: u64 },
@@ -32,7 +32,7 @@ enum Progress {
 pub(super) struct Merges {
     pub(super) plan: Arc<MergePlan>,
     /// By merge.
-    progress: Vec<Progress>,
+    progress: Vec<MergeProgress>,
     /// By merge: how often its result was lost.
     misses: Vec<u32>,
     /// By merge: a source that was not there when it was looked at last. It is looked at first, as most merges wait for
@@ -43,7 +43,7 @@ pub(super) struct Merges {
 impl Merges {
     pub(super) fn new(plan: Arc<MergePlan>) -> Self {
         let count = plan.merges.len();
-        Self { plan, progress: vec![Progress::Todo; count], misses: vec![0; count], waits_for: vec![0; count] }
+        Self { plan, progress: vec![MergeProgress::Todo; count], misses: vec![0; count], waits_for: vec![0; count] }
     }
 
     #[cfg(test)]
@@ -52,7 +52,7 @@ impl Merges {
     }
 
     fn is_done(&self, merge: usize) -> bool {
-        matches!(self.progress[merge], Progress::Done { .. })
+        matches!(self.progress[merge], MergeProgress::Done { .. })
     }
 }
 
@@ -61,13 +61,13 @@ impl Barrier {
     #[cfg(test)]
     pub(super) fn has_merged(&self, by: Who) -> bool {
         let mut progress = self.merges.iter().flat_map(|merges| &merges.progress);
-        progress.any(|progress| matches!(progress, Progress::Done { who, .. } if *who == by))
+        progress.any(|progress| matches!(progress, MergeProgress::Done { who, .. } if *who == by))
     }
 
     pub(super) fn merged(&mut self, who: Who, round: u64, merge: usize, generation: u32) {
         let Some(samples) = self.answer(who, round, merge, generation) else { return };
         if let Some(merges) = &mut self.merges {
-            merges.progress[merge] = Progress::Done { who, generation, samples };
+            merges.progress[merge] = MergeProgress::Done { who, generation, samples };
         }
     }
 
@@ -84,7 +84,7 @@ impl Barrier {
             return;
         }
         let Some(merges) = &mut self.merges else { return };
-        merges.progress[merge] = Progress::Todo;
+        merges.progress[merge] = MergeProgress::Todo;
         if !self.open {
             return;
         }
@@ -119,7 +119,7 @@ impl Barrier {
         let place = self.current(who).filter(|place| place.doing == Doing::Merging { round, merge, generation })?;
         place.doing = Doing::Idle;
         match self.merges.as_ref().filter(|_| is_now)?.progress.get(merge)? {
-            Progress::Ordered { who: ordered, generation: under, samples } => {
+            MergeProgress::Ordered { who: ordered, generation: under, samples } => {
                 (*ordered == who && *under == generation).then_some(*samples)
             }
             _ => None,
@@ -142,9 +142,9 @@ impl Barrier {
 
     fn merge_missing(&mut self, merge: usize, generation: u32, actions: &mut Vec<Action>) {
         let Some(merges) = &mut self.merges else { return };
-        let Progress::Done { who, generation: under, .. } = merges.progress[merge] else { return };
+        let MergeProgress::Done { who, generation: under, .. } = merges.progress[merge] else { return };
         if under <= generation {
-            merges.progress[merge] = Progress::Todo;
+            merges.progress[merge] = MergeProgress::Todo;
             self.count_miss(merge, who.worker, actions);
         }
     }
@@ -168,7 +168,7 @@ impl Barrier {
                 (place.expected, place.contribution) = (false, None);
                 for (merge, descends) in merges.plan.descends_from(worker).into_iter().enumerate() {
                     if descends {
-                        merges.progress[merge] = Progress::Todo;
+                        merges.progress[merge] = MergeProgress::Todo;
                     }
                 }
             }
@@ -178,8 +178,8 @@ impl Barrier {
     /// The worker has ended: what it was merging is still to be merged.
     pub(super) fn forget_orders_to(&mut self, lost: Who) {
         for progress in self.merges.iter_mut().flat_map(|merges| &mut merges.progress) {
-            if matches!(progress, Progress::Ordered { who, .. } if *who == lost) {
-                *progress = Progress::Todo;
+            if matches!(progress, MergeProgress::Ordered { who, .. } if *who == lost) {
+                *progress = MergeProgress::Todo;
             }
         }
     }
@@ -196,11 +196,11 @@ impl Barrier {
         let mut has_forgotten = false;
         // Those that take a result come after it, so what becomes of them is known when it is looked at.
         for (index, merge) in plan.merges.iter().enumerate().rev() {
-            let Progress::Done { who, .. } = merges.progress[index] else { continue };
+            let MergeProgress::Done { who, .. } = merges.progress[index] else { continue };
             let is_lost = self.places.get(who.worker as usize).is_none_or(|place| place.claim != who.claim);
             let is_needed = plan.consumers(index).iter().any(|&consumer| !merges.is_done(consumer));
             if is_lost && is_needed && plan.keeps(Source::Merge(index), merge.shard, who.worker) {
-                merges.progress[index] = Progress::Todo;
+                merges.progress[index] = MergeProgress::Todo;
                 self.generation += 1;
                 has_forgotten = true;
             }
@@ -216,7 +216,7 @@ impl Barrier {
             let mut by_it = undone.filter(|(_, merge)| merge.by == worker && merge.from.contains(&own));
             by_it.any(|(_, merge)| merges.plan.keeps(own, merge.shard, worker))
         };
-        let is_lost = |(worker, place): (u32, &Place)| {
+        let is_lost = |(worker, place): (u32, &Seat)| {
             let contribution = place.handed_in().filter(|contribution| contribution.claim != place.claim);
             (contribution.is_some() && is_needed(worker)).then_some(worker)
         };
@@ -230,7 +230,7 @@ impl Barrier {
         let Some(mut merges) = self.merges.take() else { return };
         let (round, generation) = (self.round, self.generation);
         for (merge, is_wanted) in self.wanted(&merges).into_iter().enumerate() {
-            if !is_wanted || merges.progress[merge] != Progress::Todo {
+            if !is_wanted || merges.progress[merge] != MergeProgress::Todo {
                 continue;
             }
             let Some(worker) = self.merger(&merges, merge) else { continue };
@@ -246,7 +246,7 @@ impl Barrier {
             let who = Who { worker, claim: place.claim };
             place.doing = Doing::Merging { round, merge, generation };
             let total = parts.iter().map(|part| part.samples).sum();
-            merges.progress[merge] = Progress::Ordered { who, generation, samples: total };
+            merges.progress[merge] = MergeProgress::Ordered { who, generation, samples: total };
             actions.push(Action::Merge { who, round, merge, generation, parts, total });
         }
         self.merges = Some(merges);
@@ -291,8 +291,8 @@ impl Barrier {
             let others = merges.plan.merges.iter().zip(&merges.progress).enumerate();
             !others.filter(|(other, _)| *other != merge).any(|(_, (other, progress))| {
                 let by = match progress {
-                    Progress::Todo => other.by,
-                    Progress::Ordered { who, .. } | Progress::Done { who, .. } => who.worker,
+                    MergeProgress::Todo => other.by,
+                    MergeProgress::Ordered { who, .. } | MergeProgress::Done { who, .. } => who.worker,
                 };
                 (other.layer, other.shard) == (planned.layer, planned.shard) && (other.by == worker || by == worker)
             })
@@ -303,7 +303,7 @@ impl Barrier {
     }
 
     /// The parts of a merge in their order. Fails with the place in `from` of one that is not there.
-    fn parts(&self, merges: &Merges, merge: usize) -> Result<Vec<Part>, usize> {
+    fn parts(&self, merges: &Merges, merge: usize) -> Result<Vec<MergePart>, usize> {
         let from = &merges.plan.merges[merge].from;
         let first = merges.waits_for[merge];
         if let Some(source) = from.get(first) {
@@ -317,18 +317,18 @@ impl Barrier {
     }
 
     /// One part, or none if nothing of it counts in this round. Fails if it is not there yet.
-    fn part(&self, merges: &Merges, source: Source) -> Result<Option<Part>, ()> {
+    fn part(&self, merges: &Merges, source: Source) -> Result<Option<MergePart>, ()> {
         match source {
             Source::Worker(worker) => {
                 let Some(place) = self.places.get(worker as usize).filter(|place| place.expected) else {
                     return Ok(None);
                 };
-                let Contribution { claim, samples, .. } = place.handed_in().ok_or(())?;
-                Ok(Some(Part { source, who: Who { worker, claim }, layer: 0, samples }))
+                let Delivery { claim, samples, .. } = place.handed_in().ok_or(())?;
+                Ok(Some(MergePart { source, who: Who { worker, claim }, layer: 0, samples }))
             }
             Source::Merge(merge) => match merges.progress[merge] {
-                Progress::Done { who, samples, .. } => {
-                    Ok(Some(Part { source, who, layer: merges.plan.merges[merge].layer, samples }))
+                MergeProgress::Done { who, samples, .. } => {
+                    Ok(Some(MergePart { source, who, layer: merges.plan.merges[merge].layer, samples }))
                 }
                 _ if self.is_empty(merges, merge) => Ok(None),
                 _ => Err(()),
@@ -347,7 +347,7 @@ impl Barrier {
     /// Workers that are merging, and those that are being started and have something to merge.
     pub(super) fn late_mergers(&self) -> Vec<u32> {
         let Some(merges) = &self.merges else { return Vec::new() };
-        let merging = |(worker, place): (u32, &Place)| match place.doing {
+        let merging = |(worker, place): (u32, &Seat)| match place.doing {
             Doing::Merging { .. } => Some(worker),
             _ => None,
         };
@@ -355,7 +355,10 @@ impl Barrier {
         for (merge, is_wanted) in self.wanted(merges).into_iter().enumerate() {
             let by = merges.plan.merges[merge].by;
             let is_starting = self.places.get(by as usize).is_some_and(|place| place.doing == Doing::Starting);
-            if is_wanted && is_starting && merges.progress[merge] == Progress::Todo && self.parts(merges, merge).is_ok()
+            if is_wanted
+                && is_starting
+                && merges.progress[merge] == MergeProgress::Todo
+                && self.parts(merges, merge).is_ok()
             {
                 late.push(by);
             }
@@ -375,7 +378,7 @@ impl Barrier {
             let before = found.len();
             for &merge in plan.results(shard) {
                 match merges.progress[merge] {
-                    Progress::Done { who, .. } => found.push(MergeResult { shard, merge, who }),
+                    MergeProgress::Done { who, .. } => found.push(MergeResult { shard, merge, who }),
                     _ if wanted[merge] => return None,
                     _ => {}
                 }

@@ -4,8 +4,9 @@ use super::*;
 fn all(workers: u32) -> Vec<Combination> {
     let mut all = Vec::new();
     for (rule, pace) in rules_and_paces() {
-        for (&topology, &channel) in
-            TopologyKind::ALL.iter().flat_map(|topology| Channel::ALL.iter().map(move |channel| (topology, channel)))
+        for (&topology, &channel) in TopologyKind::ALL
+            .iter()
+            .flat_map(|topology| ChannelKind::ALL.iter().map(move |channel| (topology, channel)))
         {
             for bits in 0..8 {
                 let on_loss = if bits & 1 == 0 { OnLoss::Wait } else { OnLoss::Drop };

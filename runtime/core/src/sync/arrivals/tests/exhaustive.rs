@@ -14,7 +14,7 @@ struct State {
     is_complete: bool,
 }
 
-type Key = ((Vec<Place>, u64, bool), Vec<(Who, Event)>, u32);
+type Key = ((Vec<Seat>, u64, bool), Vec<(Who, Event)>, u32);
 
 impl State {
     fn key(&self) -> Key {

@@ -21,8 +21,21 @@ pub struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Job {
     Start(Who),
-    Train { who: Who, round: u64, generation: u32, plan: Option<Arc<MergePlan>> },
-    Merge { who: Who, round: u64, merge: usize, generation: u32, parts: Vec<Part>, total: u64, plan: Arc<MergePlan> },
+    Train {
+        who: Who,
+        round: u64,
+        generation: u32,
+        plan: Option<Arc<MergePlan>>,
+    },
+    Merge {
+        who: Who,
+        round: u64,
+        merge: usize,
+        generation: u32,
+        parts: Vec<MergePart>,
+        total: u64,
+        plan: Arc<MergePlan>,
+    },
 }
 
 impl Job {
@@ -49,7 +62,7 @@ impl Job {
     }
 
     /// What it needs.
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[MergePart] {
         match self {
             Self::Merge { parts, .. } => parts,
             _ => &[],

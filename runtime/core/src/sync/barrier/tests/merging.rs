@@ -19,11 +19,11 @@ fn trained(worker: u32, claim: u64, generation: u32) -> Event {
 }
 
 /// A worker's own part.
-fn own(worker: u32, claim: u64) -> Part {
-    Part { source: Source::Worker(worker), who: who(worker, claim), layer: 0, samples: 10 }
+fn own(worker: u32, claim: u64) -> MergePart {
+    MergePart { source: Source::Worker(worker), who: who(worker, claim), layer: 0, samples: 10 }
 }
 
-fn order(by: Who, merge: usize, generation: u32, parts: &[Part]) -> Action {
+fn order(by: Who, merge: usize, generation: u32, parts: &[MergePart]) -> Action {
     let total = parts.iter().map(|part| part.samples).sum();
     Action::Merge { who: by, round: 1, merge, generation, parts: parts.to_vec(), total }
 }
@@ -75,7 +75,7 @@ fn a_group_of_a_tree_does_not_wait_for_others() {
     barrier.handle(merged(who(1, 1), 0, 0));
     barrier.handle(trained(3, 1, 0));
     assert_eq!(barrier.handle(trained(2, 1, 0)), [order(who(3, 1), 1, 0, &[own(2, 1), own(3, 1)])]);
-    let part = |merge, by| Part { source: Source::Merge(merge), who: by, layer: 1, samples: 20 };
+    let part = |merge, by| MergePart { source: Source::Merge(merge), who: by, layer: 1, samples: 20 };
     let root = order(who(3, 1), 2, 0, &[part(0, who(1, 1)), part(1, who(3, 1))]);
     assert_eq!(barrier.handle(merged(who(3, 1), 1, 0)), [root]);
     assert_eq!(barrier.handle(merged(who(3, 1), 2, 0)), [complete(&[0, 1, 2, 3], &[(0, 2, who(3, 1))])]);
