@@ -224,6 +224,7 @@ fn every_route_answers_as_it_is_described() -> Result<()> {
         ("DELETE", "/v1/datasets/set/on-append", "/v1/datasets/{name}/on-append", b"", all),
         ("GET", "/v1/on-append", "/v1/on-append", b"", all),
         ("GET", "/v1/on-append?limit=x", "/v1/on-append", b"", all),
+        ("GET", "/v1/prices", "/v1/prices", b"", all),
         ("GET", "/v1/datasets", "/v1/datasets", b"", all),
         ("GET", "/v1/datasets/set", "/v1/datasets/{name}", b"", all),
         ("GET", "/v1/datasets/absent", "/v1/datasets/{name}", b"", all),
