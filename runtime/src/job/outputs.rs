@@ -46,9 +46,12 @@ impl Outputs {
     /// As [`InferAnswer`](crate::api::types::InferAnswer) reads them.
     pub fn into_json(self) -> Result<ChargedBytes, JobError> {
         let written = ChargedBytes::json(&self, Charge::none(self.account.clone()));
+        let numbers = self.charge.bytes();
+        // Of each number there is a digit and what divides it from the next, at least.
+        let least = numbers / size_of::<f32>() as u64 * 2;
         written.map_err(|error: io::Error| match error.downcast::<OverLimit>() {
             // The numbers are held as well while they are written.
-            Ok(over) => JobError::Memory(OverLimit { wanted: over.wanted.saturating_add(self.charge.bytes()), ..over }),
+            Ok(over) => JobError::Memory(OverLimit { wanted: over.wanted.max(least).saturating_add(numbers), ..over }),
             Err(error) => JobError::Io { what: "writing outputs", error },
         })
     }
@@ -79,8 +82,10 @@ mod tests {
     fn an_answer_that_never_fits_beside_its_numbers_is_refused_for_good() {
         let account = Account::new("memory", 16 << 10, None);
         let mut outputs = Outputs::new(account.clone(), 1 << 20);
+        let mut other = Charge::none(account);
         outputs.charge.grow(12 << 10).unwrap();
         outputs.batches.push(Rows { numbers: vec![0.0; 3 << 10], width: 1 });
+        other.grow(4 << 10).unwrap();
         let Err(JobError::Memory(over)) = outputs.into_json() else { panic!("it fits") };
         assert!(over.never_fits(), "{over}");
     }
