@@ -44,19 +44,24 @@ const MAY: &[(&str, For)] = &[
     ("delete_version", For::Tenants),
     ("deploy", For::Tenants),
     ("describe_function", For::Tenants),
+    ("fetch_block", For::Tenants),
+    ("fetch_manifest", For::Tenants),
     ("fetch_model", For::Tenants),
     ("get_param", For::Tenants),
+    ("give_order", For::Tenants),
     ("infer_job", For::Tenants),
     ("invoke", For::Tenants),
     ("job_events", For::Tenants),
     ("job_history", For::Tenants),
     ("job_logs", For::Tenants),
+    ("job_plan", For::Tenants),
     ("kill_worker", For::Tenants),
     ("list_datasets", For::Tenants),
     ("list_devices", For::Operator),
     ("list_functions", For::Tenants),
     ("list_jobs", For::Tenants),
     ("list_models", For::Tenants),
+    ("list_orders", For::Tenants),
     ("list_params", For::Tenants),
     ("list_tenants", For::Operator),
     ("list_trials", For::Tenants),
@@ -66,6 +71,7 @@ const MAY: &[(&str, For)] = &[
     ("logs", For::Tenants),
     ("metrics", For::Operator),
     ("node", For::Operator),
+    ("prices", For::Tenants),
     ("prune_jobs", For::Tenants),
     ("readyz", For::Anybody),
     ("reset_device", For::Operator),
@@ -81,12 +87,14 @@ const MAY: &[(&str, For)] = &[
     ("show_function", For::Tenants),
     ("show_job", For::Tenants),
     ("show_model", For::Tenants),
+    ("show_order", For::Tenants),
     ("show_tenant", For::Operator),
     ("show_tune", For::Tenants),
     ("show_upload", For::Tenants),
     ("stop_job", For::Tenants),
     ("stop_tune", For::Tenants),
     ("submit_job", For::Tenants),
+    ("take_order_back", For::Tenants),
     ("tell_tune", For::Tenants),
     ("tune_events", For::Tenants),
     ("usage", For::Tenants),
@@ -95,7 +103,7 @@ const MAY: &[(&str, For)] = &[
 /// What makes a thing that the caller names; every other operation needs it to be there.
 const MAKES: &[&str] = &["create_dataset", "create_model", "deploy", "set_param"];
 /// The operations on functions, data sets, models, uploads, jobs, parameters and studies that need them to be there.
-const ON_A_THING: usize = 8 + 3 + 3 + 3 + 10 + 2 + 8;
+const ON_A_THING: usize = 8 + 8 + 3 + 3 + 11 + 2 + 8;
 
 /// What an upload of another tenant holds.
 const THEIR_FILE: &[u8] = b"1,2,0\n3,4,1\n";

@@ -149,7 +149,7 @@ fn a_study_that_searches_nothing_searches_what_the_function_declares() -> Result
     let search: Vec<&str> =
         described["search"].as_array().context("no search")?.iter().filter_map(Value::as_str).collect();
     ensure!(search.contains(&"params.dropout=0.0..0.9"), "{search:?}");
-    ensure!(described["parameters"].as_array().is_some_and(|all| all.len() == 7), "{described}");
+    ensure!(described["parameters"].as_array().is_some_and(|all| all.len() == 10), "{described}");
     let spec = json!({
         "name": "declared", "parallel": 0,
         "job": { "function": "mlp", "dataset": "digits", "params": { "features": 64, "classes": 10 } },
