@@ -20,7 +20,7 @@ use super::live::LiveStudy;
 use super::looking::{is_alive, seen};
 use super::orders::Asked;
 use super::record::{StudyRecord, TuneState};
-use super::telling::{Gathered, Told, batch, changed_rows, tell_all};
+use super::telling::{Answer, Gathered, Told, batch, changed_rows, tell_all};
 use crate::clock::unix_ms;
 use crate::locks::Lock;
 use crate::logs::one_line;
@@ -96,6 +96,7 @@ async fn drive(
         is_new,
         asks,
         asked: Vec::new(),
+        last_answers: Vec::new(),
         undelivered: Vec::new(),
         pending: Vec::new(),
         watched: BTreeMap::new(),
@@ -139,6 +140,8 @@ struct Driver {
     asks: mpsc::Receiver<Asked>,
     /// What was asked, and is not answered yet.
     asked: Vec<Asked>,
+    /// What is answered once the study's record says that it is over.
+    last_answers: Vec<Answer>,
     /// Trials that have started because a loop outside had asked, and that nobody was given yet.
     undelivered: Vec<u32>,
     /// What the study is to be told of what could not be done for it.
@@ -203,7 +206,11 @@ impl Driver {
                 self.say("").await;
             }
             if self.is_over() {
-                return self.end(studies).await;
+                let next = self.end(studies).await;
+                if matches!(next, Next::Over) {
+                    std::mem::take(&mut self.last_answers).into_iter().for_each(Answer::send);
+                }
+                return next;
             }
             return Next::Idle;
         }
@@ -270,7 +277,11 @@ impl Driver {
         if is_news && !self.keep(studies, record, &events, &rows, more).await {
             return Kept::Gone;
         }
-        answers.into_iter().for_each(super::telling::Answer::send);
+        // Whoever hears that there is nothing more to try finds the study over.
+        match self.is_over() {
+            true => self.last_answers.extend(answers),
+            false => answers.into_iter().for_each(Answer::send),
+        }
         match is_news {
             true => Kept::Something,
             false => Kept::Nothing,
